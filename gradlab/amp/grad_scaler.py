@@ -156,7 +156,7 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if state.stage == _STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        gradients = [p._grad for group in optimizer.param_groups for p in group["params"] if p._grad is not None]
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if any(g.dtype == float16 for g in gradients):
             raise ValueError(
                 "Attempting to unscale FP16 gradients. Keep the parameters in float32 and compute under autocast: their gradients are "

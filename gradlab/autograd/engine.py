@@ -141,7 +141,7 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
         gradient = run_hooks(meta.hooks, gradient)
     mode = current()
     if mode.tracer is not None and leaf._grad is None:
-        mode.tracer.before_gradient(leaf)
+        mode.tracer.before_gradient(leaf, True)
     with _storing:
         old = leaf._grad
         if old is None:
@@ -157,6 +157,7 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
         elif old.layout is not gradient.layout:  # a sparse gradient and a dense one
             leaf._grad = gradient + old if gradient.layout is strided else old.add_(gradient)
         elif mode.tracer is not None:
+            mode.tracer.reads_gradient(leaf, True)
             old.add_(gradient)
         elif type(old._array) is not np.ndarray:
             array = old._array

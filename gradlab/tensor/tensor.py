@@ -129,6 +129,8 @@ class Tensor(Families):
         >>> x.grad
         tensor([4.])
         """
+        if (tracer := current().tracer) is not None:
+            tracer.reads_gradient(self)
         return self._grad
 
     @grad.setter

@@ -4,7 +4,8 @@
     python -m tests.mutation --room passes --seed 4 --seconds 900
     python -m tests.mutation --file gradlab/ops/scan.py --count 5
 
-The same seed plants the same mutants in the same code. At the end stands a table: planted, killed, survived, explained, share.
+The same seed plants the same mutants in the same code. At the end stands a table: planted, killed, survived, explained, share. With
+`--json` a run that was stopped goes on where it was: what stands in the file is counted, and not tried again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 import sys
 import time
 from collections import defaultdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # as pytest's `pythonpath` has it
@@ -73,34 +74,41 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=20, help="mutants of each room (20)")
     parser.add_argument("--skip", type=int, default=0, help="leave out so many of the first of each room")
     parser.add_argument("--seed", type=lambda text: int(text, 0), default=0)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no mutant after that many")
-    parser.add_argument("--limit", type=float, default=600, help="seconds for the tests of one mutant")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no batch after that many")
+    parser.add_argument("--batch", type=int, default=40, help="mutants tried in one process that collects the tests once (40)")
+    parser.add_argument("--each", type=float, default=20, help="processor time for the tests of one mutant of Python, in seconds (20)")
+    parser.add_argument("--limit", type=float, default=600, help="the same for one of a kernel (600)")
+    parser.add_argument("--maps", type=Path, default=ROOT / "build/mutation", help="a folder for what tests reach")
     parser.add_argument("--list", action="store_true", help="print the mutants and plant none")
-    parser.add_argument("--json", type=Path, help="a file for the outcomes, one line each")
+    parser.add_argument("--json", type=Path, help="a file for the outcomes, one line each; those that are there are not tried again")
     options = parser.parse_args(arguments)
     rooms = options.room or [r for r in ROOMS if not options.file or options.file in files_of(r)]
-    queue = [(r, m) for r in rooms for m in chosen(r, options.count + options.skip, options.seed, options.file)[options.skip :]]
-    order = {id(m): i for r in rooms for i, m in enumerate(m for room, m in queue if room == r)}
-    queue.sort(key=lambda pair: order[id(pair[1])])  # a limit of time falls on all rooms alike
+    queues = {r: chosen(r, options.count + options.skip, options.seed, options.file)[options.skip :] for r in rooms}
+    texts = {m.file: (ROOT / m.file).read_text(encoding="utf-8") for queue in queues.values() for m in queue}
+    if options.list:
+        print(*(m.told(texts[m.file]) for queue in queues.values() for m in queue), sep="\n")
+        return 0
+    kept = options.json.read_text(encoding="utf-8").splitlines() if options.json and options.json.exists() else []
+    known = {line["key"]: line["word"] for line in map(json.loads, kept)}
     found: dict[str, list[str]] = defaultdict(list)
+    batches = [(i, r, q[i : i + options.batch]) for r, q in queues.items() for i in range(0, len(q), options.batch)]
     began = time.monotonic()
-    with Tree() as tree:
-        for room, mutant in queue:
-            text = (ROOT / mutant.file).read_text(encoding="utf-8")
-            told = mutant.told(text)
-            if options.list:
-                print(told)
-                continue
+    with Tree(options.maps) as tree:
+        for _, room, batch in sorted(batches, key=lambda b: b[0]):  # a limit of time falls on all rooms alike
             if time.monotonic() - began > options.seconds:
                 break
-            reason = EXPLAINED.get(mutant.key(text))
-            outcome = Outcome("explained", 0, reason) if reason else tree.outcome(mutant, room, options.limit)
-            found[room].append(outcome.word)
-            print(f"{outcome.word:<10}{outcome.seconds:6.0f} s  {told}  {outcome.by}", flush=True)
-            if options.json:
-                with options.json.open("a", encoding="utf-8") as file:
-                    line = {"room": room, "key": mutant.key(text), "told": told, **outcome._asdict()}
-                    file.write(json.dumps(line) + "\n")
+            keys = {m: m.key(texts[m.file]) for m in batch}
+            found[room] += [known[k] for k in keys.values() if k in known]
+            fresh = [m for m in batch if keys[m] not in known]
+            explained = [m for m in fresh if keys[m] in EXPLAINED]
+            outcomes = tree.outcomes(room, [m for m in fresh if m not in explained], options.each, options.limit)
+            for mutant, outcome in chain(((m, Outcome("explained", 0, EXPLAINED[keys[m]])) for m in explained), outcomes):
+                told = mutant.told(texts[mutant.file])
+                found[room].append(outcome.word)
+                print(f"{outcome.word:<10}{outcome.seconds:6.1f} s  {told}  {outcome.by}", flush=True)
+                if options.json:
+                    with options.json.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps({"room": room, "key": keys[mutant], "told": told, **outcome._asdict()}) + "\n")
     print(f"\n{'':<10}{'planted':>8}{'killed':>8}{'survived':>9}{'explained':>10}{'stillborn':>10}{'share':>10}")
     for room, words in found.items():
         print(f"{room:<10}{share(words)}")

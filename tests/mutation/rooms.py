@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -30,20 +29,23 @@ def tests(words: str) -> tuple[str, ...]:
 ROWS = ("test_ops.py", "kinds/test_slopes_at_edges.py", "test_expressions.py", "test_trace.py", "kinds/test_beyond_one_block.py")
 CUDA_ROWS = ("test_cuda_rows.py", "kinds/test_beyond_one_block.py")
 ROOMS = {
-    "rows": Room(("gradlab/ops/*.py",), (), ROWS),
+    "rows": Room(("gradlab/ops/*.py",), tests("reduction softmax scan conv pool norm loss linear"), ROWS),
+    "rules": Room(("gradlab/ops/batching/*.py", "gradlab/onnx/rows/*.py"), tests("vmap vmap_rows onnx_export_rows onnx_export")),
     "engine": Room(
         ("gradlab/autograd/*.py", "gradlab/op.py", "gradlab/dispatch.py", "gradlab/spec.py"),
         tests("""
-            autograd hooks hook_order inplace inplace_shapes modes function* func func_orders forward_ad gradcheck memory
-            memory_views overrides tensor promotion errors indexing layout new_row complex amp amp_gradients profiler cost trace
-            kinds/half_units kinds/library_writes kinds/shared_memory* checkpoint sparse vmap
+            autograd hooks hook_order inplace inplace_shapes inplace_without_graph modes function* func func_orders forward_ad gradcheck
+            memory memory_views overrides tensor promotion errors indexing layout new_row complex amp amp_gradients profiler checkpoint
+            sparse vmap trace_training compile meta_device kinds/library_writes
         """),
     ),
     "passes": Room(
         ("gradlab/graph/passes/*.py", "gradlab/graph/ir/*.py", "gradlab/graph/calls/*.py", "gradlab/graph/staging/*.py"),
         tests("""
-            passes compile compile_* trace* control_flow* graph_* residual* native_* session* unknown_sizes texts kinds/trace_layouts
-            kinds/written_state kinds/captured_views kinds/shared_arguments kinds/sizes_in_caches
+            passes compile compile_aliases compile_assembling compile_callables compile_calls compile_effects compile_endings
+            compile_epilogues compile_families compile_guards compile_halves compile_holding compile_memory compile_numpy compile_places
+            compile_statistics compile_stats compile_stranger compile_twice trace_training control_flow* graph_* residual* session*
+            unknown_sizes texts kinds/written_state
         """),
     ),
     "guards": Room(
@@ -71,12 +73,13 @@ ROOMS = {
 def files_of(room: str) -> list[str]:
     """The files of a room."""
     code = (f for f in project_files("gradlab", "kernels") if f.endswith((".py", ".cpp", ".h", ".cu", ".cuh")))
-    return [f for f in code if Path(f).name != "__init__.py" and any(fnmatch(f, p) for p in ROOMS[room].files)]
+    return [f for f in code if Path(f).name != "__init__.py" and any(Path(f).match(p) for p in ROOMS[room].files)]
 
 
 def expanded(patterns: tuple[str, ...]) -> list[str]:
     """Test files by pattern, those that are there."""
-    return [f"tests/{p.relative_to(TESTS).as_posix()}" for pattern in patterns for p in sorted(TESTS.glob(pattern))]
+    found = [f"tests/{p.relative_to(TESTS).as_posix()}" for pattern in patterns for p in sorted(TESTS.glob(pattern))]
+    return list(dict.fromkeys(found))
 
 
 @cache

@@ -1,28 +1,36 @@
-"""Runs mutants: a copy of the tree, one fault at a time, the tests of its file, a limit of time."""
+"""Runs mutants: a copy of the tree, one fault at a time, the tests that reach it first, a limit of processor time.
+
+What stands in functions is planted in forks of a process that has collected the tests (`forked`). What it cannot plant or does not find
+there, and what is no Python, gets a process of its own that imports or compiles the changed file.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from mutation.mutant import Mutant
-from mutation.rooms import tests_of
+from mutation.patching import statement_lines
+from mutation.reach import Reach
+from mutation.rooms import ROOMS, expanded, files_of, tests_of
 from repository import ROOT, project_files
 
-PYTEST = ["-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "mutation.only_rows", "--full", "--tb=line", "--no-header"]
+PYTEST = ["-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
 NO_TESTS = 5
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant: "killed", "survived", "stillborn" (no compiler takes it), "late" (the tests did not end: killed too), or
-    "unjudged" (its tests fail without it)."""
+    """What became of a mutant: "killed", "survived", "stillborn" (no compiler takes it), "late" (the tests did not end, or took the process
+    along: killed too), or "unjudged" (its tests fail without it)."""
 
     word: str
     seconds: float
@@ -32,13 +40,16 @@ class Outcome(NamedTuple):
 class Tree:
     """A copy of the project's files in a folder of its own, which is removed at the end."""
 
-    def __init__(self, python: str = sys.executable) -> None:
-        self.python, self.at = python, Path(tempfile.mkdtemp(prefix="gradlab-mutants-"))
+    def __init__(self, maps: Path, python: str = sys.executable) -> None:
+        self.python, self.maps = python, maps.resolve()
+        self.at = Path(tempfile.mkdtemp(prefix="gradlab-mutants-"))
         for name in project_files():
             target = self.at / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target)
         self.baselines: dict[tuple[str, ...], float | None] = {}
+        self.reaches: dict[str, Reach] = {}
+        self.maps.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Tree:
         return self
@@ -46,17 +57,17 @@ class Tree:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.at, ignore_errors=True)
 
-    def pytest(self, arguments: list[str], limit: float) -> tuple[int | None, str, float]:
-        """Runs pytest in the copy: its exit code (None beyond the limit), its output, and the seconds it took."""
+    def pytest(self, arguments: list[str], seconds: float) -> tuple[int | None, str, float]:
+        """Runs pytest in the copy: its exit code (None beyond the limit), its output, and the processor time it took."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(self.at), str(self.at / "tests"))), "PYTHONDONTWRITEBYTECODE": "1"}
-        began = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         child = subprocess.Popen(
-            [self.python, *PYTEST, *arguments], cwd=self.at, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            ["/bin/sh", "-c", f'ulimit -t {int(seconds) + 1}; exec "$@"', "sh", self.python, *PYTEST, *arguments], cwd=self.at,
+            env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
-            said, _ = child.communicate(timeout=limit)
-            code: int | None = child.returncode
+            said, _ = child.communicate(timeout=20 * seconds)
+            code = child.returncode if child.returncode >= 0 else None
         except subprocess.TimeoutExpired:
             code, said = None, ""
         finally:
@@ -65,7 +76,68 @@ class Tree:
             except ProcessLookupError:
                 pass
             child.wait()
-        return code, said, time.monotonic() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return code, said, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    # ------------------------------------------------------------------- Python: by what tests reach
+
+    def reach(self, room: str) -> Reach:
+        """Which tests of a room reach what; they are run once, where no map is there yet or a file has changed since."""
+        path = self.maps / f"reach-{room}.npz"
+        if room not in self.reaches and path.exists():
+            self.reaches[room] = Reach(path)
+        if room not in self.reaches or not all(map(self.reaches[room].holds_for, files_of(room))):
+            print(f"   runs the tests of {room} once, to see what they reach", flush=True)
+            tests = expanded((*ROOMS[room].by_row, *ROOMS[room].tests))
+            options = ["-p", "mutation.reach", "--maxfail=1000", "--reach-files", ",".join(ROOMS[room].files), "--reach-to", str(path)]
+            self.pytest([*options, *tests], 7200)
+            self.reaches[room] = Reach(path)
+        return self.reaches[room]
+
+    def nearest(self, room: str, mutant: Mutant, text: str) -> list[str]:
+        """The tests that reach a mutant's statement; of what runs on import those that reach what is defined there."""
+        reach = self.reach(room)
+        first, last = statement_lines(text, mutant.start)
+        found = reach.tests_at(mutant.file, first, first) or reach.tests_at(mutant.file, first, last)
+        row = text.splitlines()[first - 1].partition(" = ")[0].strip("_")
+        return found or [t for t in reach.tests if f"[{row}-" in t or f"[{row}]" in t or f"-{row}-" in t]
+
+    def forked(self, room: str, mutants: list[Mutant], seconds: float) -> list[Outcome]:
+        """What becomes of mutants in forks of one process."""
+        lines, files = [], dict[str, None]()
+        for mutant in mutants:
+            tests = self.nearest(room, mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
+            lines.append(json.dumps({"mutant": mutant, "tests": tests, "key": ""}) + "\n")
+            files |= dict.fromkeys(t.partition("::")[0] for t in tests)
+        source, target = self.at / "mutants.json", self.at / "outcomes.json"
+        source.write_text("".join(lines), encoding="utf-8")
+        target.write_text("")
+        options = ["-p", "mutation.forked", "--mutants", str(source), "--outcomes", str(target), "--mutant-seconds", str(seconds)]
+        self.pytest([*options, *files], 60 + 10 * seconds * len(mutants))
+        found = [Outcome(t["word"], t["seconds"], t["by"]) for t in map(json.loads, target.read_text(encoding="utf-8").splitlines())]
+        return found + [Outcome("unplanted", 0)] * (len(mutants) - len(found))
+
+    def imported(self, room: str, mutant: Mutant, seconds: float) -> Outcome:
+        """What becomes of a mutant in a process that imports its file."""
+        tests = self.nearest(room, mutant, (ROOT / mutant.file).read_text(encoding="utf-8"))
+        if not tests:
+            return Outcome("survived", 0, "no test of the room reaches it")
+        reach, chosen, spent = self.reach(room), list[str](), 0.0
+        took = dict(zip(reach.tests, reach.seconds, strict=True))
+        for test in tests:
+            chosen.append(test)
+            spent += took[test]
+            if spent > seconds:
+                break
+        names = self.at / "chosen.txt"
+        names.write_text("\n".join(chosen), encoding="utf-8")
+        files = dict.fromkeys(t.partition("::")[0] for t in chosen)
+        code, said, took_now = self.planted(mutant, ["-p", "mutation.chosen", "--chosen", str(names), *files], 4 * spent + 40)
+        if code is None:
+            return Outcome("late", took_now, "crashed or did not end")
+        return Outcome("survived" if code in (0, NO_TESTS) else "killed", took_now, last_failure(said))
+
+    # ------------------------------------------------------------------- kernels: by files
 
     def baseline(self, arguments: list[str]) -> float | None:
         """The seconds that tests take without a fault; None where they fail without one, too: such tests show nothing."""
@@ -77,29 +149,44 @@ class Tree:
             self.baselines[key] = seconds if code in (0, NO_TESTS) else None
         return self.baselines[key]
 
-    def outcome(self, mutant: Mutant, room: str, limit: float) -> Outcome:
-        """Plants a mutant, runs its tests until one fails, and takes it out again."""
+    def planted(self, mutant: Mutant, arguments: list[str], seconds: float) -> tuple[int | None, str, float]:
+        """Runs pytest with a fault in its file."""
         path = self.at / mutant.file
         text = path.read_text(encoding="utf-8")
-        spent, judged = 0.0, False
         try:
-            for arguments in tests_of(room, mutant.file):
-                usual = self.baseline(arguments)
-                if usual is None:
-                    continue
-                judged = True
-                path.write_text(mutant.applied(text), encoding="utf-8")
-                code, said, seconds = self.pytest(arguments, min(limit, 30 + 4 * usual))
-                path.write_text(text, encoding="utf-8")
-                spent += seconds
-                if code is None:
-                    return Outcome("late", spent, "no end")
-                if code not in (0, NO_TESTS):
-                    unbuilt = mutant.file.startswith("kernels/") and "error: " in said and "AssertionError" not in said
-                    return Outcome("stillborn" if unbuilt else "killed", spent, last_failure(said))
+            path.write_text(mutant.applied(text), encoding="utf-8")
+            return self.pytest(arguments, seconds)
         finally:
             path.write_text(text, encoding="utf-8")
+
+    def compiled(self, room: str, mutant: Mutant, limit: float) -> Outcome:
+        """What becomes of a mutant of a kernel: the tests of its file, run after run."""
+        spent, judged = 0.0, False
+        for arguments in tests_of(room, mutant.file):
+            usual = self.baseline(["-p", "mutation.only_rows", *arguments])
+            if usual is None:
+                continue
+            judged = True
+            code, said, seconds = self.planted(mutant, ["-p", "mutation.only_rows", *arguments], min(limit, 30 + 4 * usual))
+            spent += seconds
+            if code is None:
+                return Outcome("late", spent, "crashed or did not end")
+            if code not in (0, NO_TESTS):
+                unbuilt = "error: " in said and "AssertionError" not in said
+                return Outcome("stillborn" if unbuilt else "killed", spent, last_failure(said))
         return Outcome("survived" if judged else "unjudged", spent)
+
+    def outcomes(self, room: str, mutants: list[Mutant], seconds: float, limit: float) -> Iterator[tuple[Mutant, Outcome]]:
+        """What becomes of some mutants of a room."""
+        python = [m for m in mutants if m.file.endswith(".py") and room not in ("native", "cuda")]
+        quick = dict(zip(python, self.forked(room, python, seconds), strict=True)) if python else {}
+        for mutant in mutants:
+            outcome = quick.get(mutant)
+            if outcome is None:
+                outcome = self.compiled(room, mutant, limit)
+            elif outcome.word not in ("killed", "late"):
+                outcome = self.imported(room, mutant, seconds)
+            yield mutant, outcome
 
 
 def last_failure(said: str) -> str:

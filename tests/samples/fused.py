@@ -82,6 +82,8 @@ SAMPLES = {
                activation=a, **geometry((1, 2), (1, 0), (1, 1), 1))
         for a in FORMULAS
     ] + [
+        sample(normal(2, 4, 7, 6), normal(6, 2, 2, 3, seed=1), normal(6, seed=2), reference=convolution_act_sums, activation="relu",
+               **geometry((2, 1), (0, 2), (3, 2), 2)),
         sample(normal(0, 4, 5), normal(6, 2, 2, seed=1), normal(6, seed=2), reference=convolution_act_sums, activation="gelu",
                **geometry((1,), (0,), (1,), 2)),
     ],

@@ -46,7 +46,7 @@ def summed(g, shape, dim, size, step):
 
 
 DIAGONALS = ((M, 0, 0, 1), (M, 2, 0, 1), (M, -1, 1, 0), (CUBE, 1, 0, 2), (CUBE, 0, 2, 1), (INTS, -3, 0, 1), (EMPTY, 0, 0, 1), (M, 7, 0, 1))
-WINDOWS = ((normal(9), 0, 3, 2), (M, 1, 2, 1), (M, 0, 3, 1), (CUBE, 2, 2, 2), (CUBE, 1, 1, 2), (INTS, 0, 2, 3))
+WINDOWS = ((normal(9), 0, 3, 2), (M, 1, 2, 1), (M, 0, 3, 1), (CUBE, 2, 2, 2), (CUBE, 1, 1, 2), (INTS, 0, 2, 3), (CUBE, 0, 2, 1))
 
 
 def lower(x, diagonal):

@@ -26,9 +26,11 @@ SAMPLES = {
         sample(normal(3, 1), shape=(3, 4), reference=lambda x, shape: np.broadcast_to(x, shape)),
         sample(normal(4), shape=(2, 3, 4), reference=lambda x, shape: np.broadcast_to(x, shape)),
         sample(NUMBER, shape=(2,), reference=lambda x, shape: np.broadcast_to(x, shape)),
+        sample(normal(4, 1, 3), shape=(2, 4, 5, 3), reference=lambda x, shape: np.broadcast_to(x, shape)),
     ],
-    "squeeze": [sample(normal(1, 3, 1), dims=d, reference=lambda x, dims: x.squeeze(dims)) for d in ((0, 2), (0,), ())],
-    "unsqueeze": [sample(MATRIX, dim=d, reference=lambda x, dim: np.expand_dims(x, dim)) for d in (0, 1, 2)],
+    "squeeze": [sample(normal(1, 3, 1), dims=d, reference=lambda x, dims: x.squeeze(dims)) for d in ((0, 2), (0,), ())]
+    + [sample(normal(3, 1, 4, 2), dims=(1,), reference=lambda x, dims: x.squeeze(dims))],
+    "unsqueeze": [sample(x, dim=d, reference=lambda x, dim: np.expand_dims(x, dim)) for x in (MATRIX, CUBE) for d in range(x.ndim + 1)],
     "slice": [
         sample(CUBE, index=(1,), reference=lambda x, index: x[1]),
         sample(CUBE, index=((0, None, 1), (None, -1, 2), None, -1), reference=lambda x, index: x[:, :-1:2, None, -1]),
@@ -41,7 +43,11 @@ SAMPLES = {
             shape=(2, 4),
             index=((0, None, 1), (1, 3, 1)),
             reference=lambda dy, shape, index: written(np.zeros(shape), dy, (slice(None), slice(1, 3))),
-        )
+        ),
+        sample(
+            normal(2, 3), shape=(4, 2, 7), index=(2, (0, None, 1), (1, 6, 2)),
+            reference=lambda dy, shape, index: written(np.zeros(shape), dy, (2, slice(None), slice(1, 6, 2))),
+        ),
     ],
     "slice_scatter": [
         sample(MATRIX, normal(4), index=(1,), reference=lambda base, value, index: written(base, value, 1)),
@@ -56,6 +62,7 @@ SAMPLES = {
         sample(MATRIX, normal(2, 4), dim=0, reference=lambda *xs, dim: np.concatenate(xs, dim)),
         sample(MATRIX, normal(3, 1), normal(3, 0), dim=1, reference=lambda *xs, dim: np.concatenate(xs, dim)),
         sample(integers(0, 5, 2, 2), integers(0, 5, 1, 2), dim=0, reference=lambda *xs, dim: np.concatenate(xs, dim)),
+        *(sample(CUBE, np.repeat(CUBE, 2, d) + 1, dim=d, reference=lambda *xs, dim: np.concatenate(xs, dim)) for d in range(3)),
     ],
     "flip": [sample(CUBE, dims=d, reference=lambda x, dims: np.flip(x, dims)) for d in ((0,), (1, 2), ())],
 }

@@ -125,6 +125,7 @@ AVERAGES = [
     ((1, 2, 6, 5), average((3, 3), (2, 2), (1, 0), ceil_mode=True)),
     ((2, 2, 7, 4), average((2, 1), (3, 2), divisor=3)),
     ((2, 3, 4, 3), average((4, 3), (4, 3))),
+    ((2, 3, 9, 8), average((4, 3), (2, 1), (2, 0), include=False)),
     ((2, 2, 9), average((4,), (2,), (2,), include=False)),
     ((1, 2, 4, 5, 3), average((2, 3, 1), (1, 2, 2), (1, 1, 0), ceil_mode=True)),
     ((0, 2, 4, 4), average((2, 2), (2, 2))),
@@ -142,6 +143,7 @@ SAMPLES = {
         sample(distinct(2, 2, 7, 6), reference=max_pool, **geometry((3, 2), (2, 1), (1, 1))),
         sample(distinct(1, 2, 8, 7), reference=max_pool, **geometry((2, 3), (2, 3), (1, 1), (2, 1), ceil_mode=True)),
         sample(distinct(2, 2, 9), reference=max_pool, **geometry((3,), (2,), (1,))),
+        sample(distinct(2, 3, 6, 5), reference=max_pool, **geometry((4, 2), (1, 2), (2, 0), (1, 3))),
         sample(distinct(1, 2, 4, 5, 3), reference=max_pool, **geometry((2, 2, 2), (2, 1, 1))),
         sample(distinct(0, 2, 4, 4), reference=max_pool, **geometry((2, 2), (2, 2))),
         sample(integers(-5, 5, 2, 2, 6, 5), reference=max_pool, **geometry((3, 3), (1, 2), (1, 1)), note="ties: the first wins"),
@@ -156,6 +158,7 @@ SAMPLES = {
     "max_pool_backward": [
         sample(normal(2, 2, 2, 3), integers(0, 24, 2, 2, 2, 3), reference=scatter, shape=(2, 2, 4, 6), overlap=True),
         sample(normal(2, 2, 2, 3), unique(2, 2, 2, 3, plane=24), reference=scatter, shape=(2, 2, 4, 6), overlap=False),
+        sample(normal(2, 5, 3, 4), integers(0, 54, 2, 5, 3, 4), reference=scatter, shape=(2, 5, 6, 9), overlap=True),
         sample(normal(0, 2, 3), integers(0, 6, 0, 2, 3), reference=scatter, shape=(0, 2, 6), overlap=True),
     ],
     "max_pool_gather": [
@@ -165,6 +168,7 @@ SAMPLES = {
     "max_unpool": [
         sample(normal(2, 2, 2, 3), unique(2, 2, 2, 3, plane=24), reference=scatter, shape=(2, 2, 4, 6)),
         sample(normal(1, 2, 3), unique(1, 2, 3, plane=7), reference=scatter, shape=(1, 2, 7)),
+        sample(normal(2, 5, 3, 4), unique(2, 5, 3, 4, plane=42), reference=scatter, shape=(2, 5, 6, 7)),
     ],
     "avg_pool": [sample(normal(*shape), reference=avg_pool, **numbers) for shape, numbers in AVERAGES],
     "avg_pool_backward": [

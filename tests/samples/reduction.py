@@ -7,7 +7,10 @@ import numpy as np
 from samples.base import distinct, integers, normal, sample
 
 CUBE, LONG = normal(2, 3, 4), normal(200, 3)
-DIMS = [{"dim": dim, "keepdim": keepdim} for dim, keepdim in (((0, 1, 2), False), ((1,), False), ((0, 2), True), ((2,), False))]
+DIMS = [
+    {"dim": dim, "keepdim": keepdim}
+    for dim, keepdim in (((0, 1, 2), False), ((1,), False), ((0, 2), True), ((2,), False), ((0,), False))
+]
 TIES = np.array([[3.0, 1.0, 3.0], [2.0, 2.0, 2.0]])
 
 
@@ -33,8 +36,10 @@ def extreme(value, position):
 
 def indexed(value, position):
     return [
-        sample(distinct(3, 4), dim=dim, keepdim=keepdim, reference=extreme(value, position), fresh=lambda rng: (distinct(3, 4, seed=3),))
-        for dim, keepdim in ((0, False), (1, True), (1, False))
+        sample(distinct(*s), dim=dim, keepdim=keepdim, reference=extreme(value, position), fresh=lambda rng, s=s: (distinct(*s, seed=3),))
+        for s, dim, keepdim in (
+            ((3, 4), 0, False), ((2, 3, 4), 1, True), ((3, 4), 1, False), ((2, 3, 4), 0, False), ((2, 3, 4), 2, False),
+        )
     ] + [sample(np.array(2.0), dim=0, keepdim=False, reference=extreme(value, position))]
 
 
@@ -56,7 +61,7 @@ SAMPLES = {
     "var": [
         sample(CUBE, dim=d["dim"], keepdim=d["keepdim"], divisor=n - 1.0,
                reference=lambda x, dim, keepdim, divisor: np.var(x, axis=dim, keepdims=keepdim, ddof=1))
-        for d, n in zip(DIMS, (24, 3, 8, 4), strict=True)
+        for d, n in zip(DIMS, (24, 3, 8, 4, 2), strict=True)
     ] + [sample(LONG + 100.0, dim=(0,), keepdim=False, divisor=200.0, reference=lambda x, dim, keepdim, divisor: np.var(x, axis=dim))],
     "euclidean": [
         *reductions(CUBE, lambda x, axis, keepdims: np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims))),
@@ -67,12 +72,12 @@ SAMPLES = {
     "all": reductions(integers(0, 2, 2, 3, 4).astype(bool), np.all),
     "any": reductions(integers(0, 2, 2, 3, 4).astype(bool), np.any),
     "argmax": [
-        sample(distinct(3, 4), dim=d, keepdim=k, reference=numpy_dim(np.argmax), fresh=lambda rng: (distinct(3, 4, seed=3),))
-        for d, k in ((0, False), (1, True))
+        sample(distinct(2, 3, 4), dim=d, keepdim=k, reference=numpy_dim(np.argmax), fresh=lambda rng: (distinct(2, 3, 4, seed=3),))
+        for d, k in ((0, False), (1, True), (2, False))
     ],
     "argmin": [
-        sample(distinct(3, 4), dim=d, keepdim=k, reference=numpy_dim(np.argmin), fresh=lambda rng: (distinct(3, 4, seed=3),))
-        for d, k in ((0, False), (1, True))
+        sample(distinct(2, 3, 4), dim=d, keepdim=k, reference=numpy_dim(np.argmin), fresh=lambda rng: (distinct(2, 3, 4, seed=3),))
+        for d, k in ((0, False), (1, True), (2, False))
     ],
     "max": indexed(np.max, np.argmax),
     "min": indexed(np.min, np.argmin),

@@ -72,33 +72,40 @@ def median_of_all(x, pass_nan):
 
 
 D = distinct(3, 5)
+EACH, PARTED = ([(x, d) for d in range(3)] for x in (SMALL, distinct(2, 4, 3)))  # the first, a middle and the last dimension
 SAMPLES = {
     "prod": [
         *(sample(X, dim=d, keepdim=k, reference=products) for d, k in (((1,), False), ((0,), True), ((0, 1), False), ((), False))),
-        *(sample(SMALL, dim=d, keepdim=k, reference=products) for d, k in (((0, 2), False), ((1,), True), ((0, 1, 2), True))),
+        *(sample(SMALL, dim=d, keepdim=len(d) % 2 > 0, reference=products) for d in ((0, 2), (1,), (0, 1, 2), (0,), (2,))),
         *(sample(ZEROS, dim=d, keepdim=False, reference=products) for d in ((0,), (1,), (0, 1))),
         sample(INTS, dim=(1,), keepdim=False, reference=products),
         *(sample(EMPTY, dim=d, keepdim=False, reference=products) for d in ((0,), (1,))),
         sample(SCALAR, dim=(), keepdim=False, reference=products),
     ],
-    "cumsum": [sample(x, dim=d, reference=along(np.cumsum)) for x, d in ((X, 0), (X, 1), (SMALL, 1), (INTS, 1), (EMPTY, 0), (SCALAR, 0))],
+    "cumsum": [sample(x, dim=d, reference=along(np.cumsum)) for x, d in (*EACH, (X, 0), (X, 1), (INTS, 1), (EMPTY, 0), (SCALAR, 0))],
     "cumprod": [
         sample(x, dim=d, reference=along(np.cumprod))
-        for x, d in ((X, 0), (X, 1), (SMALL, 1), (INTS, 1), (EMPTY, 0), (SCALAR, 0), (ZEROS, 0), (ZEROS, 1))
+        for x, d in (*EACH, (X, 0), (X, 1), (INTS, 1), (EMPTY, 0), (SCALAR, 0), (ZEROS, 0), (ZEROS, 1))
     ],
     "recurrence": [
         sample(a, b, dim=d, reverse=r, reference=recurred)
-        for a, b, d in ((X, X[::-1].copy(), 1), (SMALL, SMALL - 1, 1), (normal(7), normal(7, seed=2), 0), (X.T, X.T + 1, 0))
+        for a, b, d in (
+            (X, X[::-1].copy(), 1), *((SMALL, SMALL - 1, d) for d in range(3)), (normal(7), normal(7, seed=2), 0), (X.T, X.T + 1, 0),
+        )
         for r in (False, True)
     ],
     "logcumsumexp": [
-        sample(x, dim=d, reference=along(np.logaddexp.accumulate)) for x, d in ((X, 0), (X, 1), (SMALL, 1), (EMPTY, 0), (SCALAR, 0))
+        sample(x, dim=d, reference=along(np.logaddexp.accumulate)) for x, d in (*EACH, (X, 0), (X, 1), (EMPTY, 0), (SCALAR, 0))
     ],
-    "cummax": [sample(x, dim=d, reference=running_extreme(np.greater)) for x, d in ((D, 0), (D, 1), (INTS, 1), (EMPTY, 0), (SCALAR, 0))],
-    "cummin": [sample(x, dim=d, reference=running_extreme(np.less)) for x, d in ((D, 0), (D, 1), (INTS, 0), (EMPTY, 1), (SCALAR, 0))],
+    "cummax": [
+        sample(x, dim=d, reference=running_extreme(np.greater)) for x, d in (*PARTED, (D, 0), (D, 1), (INTS, 1), (EMPTY, 0), (SCALAR, 0))
+    ],
+    "cummin": [
+        sample(x, dim=d, reference=running_extreme(np.less)) for x, d in (*PARTED, (D, 0), (D, 1), (INTS, 0), (EMPTY, 1), (SCALAR, 0))
+    ],
     "median": [
         *(sample(D, dim=d, keepdim=k, pass_nan=False, reference=medians) for d, k in ((0, False), (1, True))),
-        *(sample(distinct(2, 4, 3), dim=1, keepdim=k, pass_nan=True, reference=medians) for k in (False, True)),
+        *(sample(x, dim=d, keepdim=k, pass_nan=True, reference=medians) for x, d in PARTED for k in (False, True) if d == 1 or k),
         *(sample(NANS, dim=1, keepdim=False, pass_nan=p, reference=medians, gradients=0) for p in (False, True)),
         sample(INTS[:, :4], dim=1, keepdim=False, pass_nan=False, reference=medians),
         sample(SCALAR, dim=0, keepdim=False, pass_nan=False, reference=medians),

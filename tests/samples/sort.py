@@ -113,11 +113,13 @@ SAMPLES = {
     "mode": [
         sample(TIES, dim=1, reference=commonest),
         sample(TIES, dim=0, reference=commonest),
+        *(sample(integers(-2, 2, 2, 5, 3), dim=d, reference=commonest) for d in range(3)),
         sample(TIES.astype(float), dim=1, reference=commonest, gradients=0),
         sample(np.array([3.0, 1.0, 2.0]), dim=0, reference=commonest),
     ],
     "unique": [
-        *[sample(normal(3, 4), dim=dim, consecutive=False, reference=distinct_parts, dtypes=()) for dim in (None, 0, 1)],
+        *[sample(x, dim=dim, consecutive=False, reference=distinct_parts, dtypes=())
+        for x, dim in [*((normal(3, 4), d) for d in (None, 0, 1)), *((normal(2, 3, 4), d) for d in range(3))]],
         *[sample(x, dim=dim, consecutive=consecutive, reference=distinct_parts, dtypes=(), gradients=0)
         for consecutive in (False, True)
         for x, dim in [

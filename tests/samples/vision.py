@@ -87,6 +87,7 @@ TABLES = [
 ]
 WINDOWS = [
     ((2, 3, 4, 5), {"kernel": (2, 3), "stride": (1, 2), "padding": (0, 1), "dilation": (1, 1), "outputs": (3, 3)}),
+    ((2, 3, 6, 8), {"kernel": (2, 3), "stride": (3, 1), "padding": (2, 0), "dilation": (3, 2), "outputs": (3, 4)}),
     ((1, 2, 7, 6), {"kernel": (3, 2), "stride": (2, 2), "padding": (1, 0), "dilation": (2, 1), "outputs": (3, 3)}),
     ((2, 2, 8), {"kernel": (3,), "stride": (3,), "padding": (1,), "dilation": (2,), "outputs": (2,)}),
     ((0, 2, 4, 4), {"kernel": (2, 2), "stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "outputs": (3, 3)}),
@@ -129,10 +130,12 @@ SAMPLES = {
     ],
     "resample": [sample(normal(2, t[1], 3), reference=resample, dim=1, table=t) for t in TABLES]
     + [
+        *(sample(normal(*shape), reference=resample, dim=dim, table=TABLES[3]) for shape, dim in (((4, 2, 3), 0), ((3, 2, 4), 2))),
         sample(normal(0, 4), reference=resample, dim=1, table=("area", 4, 2)),
         sample(integers(0, 9, 4), reference=resample, dim=0, table=TABLES[12]),
     ],
     "resample_backward": [sample(normal(2, t[2], 3), reference=resample_backward, dim=1, table=t) for t in TABLES]
+    + [sample(normal(*shape), reference=resample_backward, dim=dim, table=TABLES[3]) for shape, dim in (((9, 2, 3), 0), ((3, 2, 9), 2))]
     + [sample(normal(0, 2), reference=resample_backward, dim=1, table=("area", 4, 2))],
     "im2col": [sample(normal(*shape), reference=unfold, **numbers) for shape, numbers in WINDOWS],
     "col2im": [

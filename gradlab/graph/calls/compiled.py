@@ -289,7 +289,7 @@ class Program:
 
     def _guard_tensors(self) -> None:
         guards, runner = self.guards, self.runner
-        read = {id(leaf._grad): leaf for leaf in runner.leaves_read}
+        read, looked_at = {id(leaf._grad): leaf for leaf in runner.leaves_read}, set(map(id, self.staged.looked_at))
         for t, array in self.staged.tensors:
             if id(t) in read:
                 leaf = guards.name(read[id(t)])
@@ -297,7 +297,9 @@ class Program:
                 guards.test(f"{leaf}._grad is not None", "a gradient")
                 kind = guards.name(type(array))
                 guards.test(f"{leaf}._grad._array.dtype == {spec} and type({leaf}._grad._array) is {kind}", "a gradient")
-                if id(array) in self.staged.asked:
+                guards.test(f"{leaf}._grad._array.shape == {array.shape!r}", "a gradient's shape")
+                guards.test(f"{leaf}._grad._edge is None", "whether a gradient has a graph")
+                if id(array) in self.staged.asked or id(read[id(t)]) in looked_at:
                     guards.test(f"{leaf}._grad._array.strides == {array.strides!r}", "how a gradient lies in memory")
                 continue
             name = guards.name(t)
@@ -312,6 +314,8 @@ class Program:
                     guards.mostly(test, *(Found(expression, None) for expression in now))
                 else:
                     guards.equal(f"({meta}.hooks, {meta}.post_hooks)", (t._meta.hooks, t._meta.post_hooks), label)
+        for leaf, t in runner.pinned:
+            guards.same(f"{guards.name(leaf)}._grad", t, "a gradient that the function finds elsewhere, too")
         for t, base, chain in self.staged.views:
             name = guards.name(t)
             for what, value in ((f"{name}._meta.base", base), (f"{name}._meta.chain", chain), (f"{name}._edge", t._edge)):

@@ -115,7 +115,8 @@ def possible(runner: Runner) -> bool:
         return False
     if not all(r.kind == VALUE and r.chain is None and not r.leaf for r in staged.outputs):
         return False
-    if runner.leaves_read or runner.cleared or runner.of_argument or staged.written or runner.written_arguments or runner.send is not None:
+    arguments = runner.of_argument or runner.cleared_arguments or runner.written_arguments
+    if runner.leaves_read or runner.cleared or arguments or staged.written or runner.send is not None:
         return False
     return not runner.gradients or (_alone() != (0, 0) and not any(g.fresh for g in runner.gradients))
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradlab.autograd.base import NOWHERE, version_of
 from gradlab.autograd.inplace import note, note_writes
+from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import refresh, wrap
 from gradlab.dtype import FLOAT32
 from gradlab.graph.calls.autograd_node import Again, Call, Outside
@@ -155,19 +156,26 @@ class Runner:
         # Arrays that change from run to run: the arguments, and gradients that the program reads.
         known = {id(array): t for t, array in staged.tensors}
         self.leaves_read: list[Any] = []
+        self.pinned: list[tuple[Any, Any]] = []  # leaves whose .grad the program takes from where else it is, and that tensor
         inputs, fixed = list(graph.inputs), {}
         holders = {id(t._grad): t for t, _ in staged.tensors if t._grad is not None}
         for group, _, _ in staged.hyper:
             holders.update({id(p._grad): p for p in group["params"] if p._grad is not None})
         holders.update({id(leaf._grad): leaf for leaf, _ in graph.gradients if leaf._grad is not None})
+        holders.update({id(leaf._grad): leaf for leaf in staged.looked_at})
         for value, array in graph.state.items():
             tensor = known.get(id(array))
             leaf = holders.get(id(tensor)) if tensor is not None else None
+            if leaf is not None and tensor is not None and (tensor._edge is not None or id(tensor) in staged.named):
+                self.pinned.append((leaf, tensor))
+                leaf = None
             if leaf is not None:
                 self.leaves_read.append(leaf)
                 inputs.append(value)
             else:
                 fixed[value] = array
+        views = {id(t) for t, _, _ in staged.views}  # these stand for what they are views of
+        self.pinned += [(leaf, leaf._grad) for leaf in staged.looked_at if id(leaf._grad) in views]
         memory = self.memory = memory_of(graph.device)
         small = [*(value for _, _, value in staged.hyper), *(value for _, value, _ in graph.random)]
         buffers, theirs, self.send = memory.words([(v.spec.shape[0], v.spec.dtype) for v in small])
@@ -180,9 +188,12 @@ class Runner:
         self.gradients: list[Gradient] = []
         self.settling: list[CudaGradient] = []
         self.cleared: list[Any] = []
-        self.of_argument: list[tuple[int, Gradient]] = []
+        self.of_argument: list[tuple[int, Gradient, bool]] = []  # argument, gradient, whether it takes the place of one from before
+        self.cleared_arguments: list[int] = []
         for leaf, new in graph.gradients:
-            if new is None:
+            if new is None and id(leaf) in twins:
+                self.cleared_arguments.append(twins[id(leaf)])
+            elif new is None:
                 self.cleared.append(leaf)
             else:
                 gradient = gradient_of(memory, leaf, new, id(leaf) in read or id(leaf) in twins)
@@ -190,7 +201,7 @@ class Runner:
                 if isinstance(gradient, CudaGradient):
                     self.settling.append(gradient)
                 if id(leaf) in twins:
-                    self.of_argument.append((twins[id(leaf)], gradient))
+                    self.of_argument.append((twins[id(leaf)], gradient, id(leaf) in staged.replaced))
         results = graph.outputs[: staged.values]
         self.results = [(v.spec.shape, v.spec.dtype) for v in results]
         self.saved = [(v.spec.shape, v.spec.dtype) for v in first.saved]
@@ -265,8 +276,15 @@ class Runner:
             gradient.leaf._grad = gradient.tensor
         for gradient in self.settling:
             gradient.settle()
-        for i, gradient in self.of_argument:
-            given[i]._grad, gradient.leaf._grad = gradient.tensor, None
+        for i in self.cleared_arguments:
+            given[i]._grad = None
+        for i, gradient, replaces in self.of_argument:
+            before, gradient.leaf._grad = given[i]._grad, None
+            if replaces or before is None:
+                given[i]._grad = gradient.tensor
+            else:  # backward adds
+                with no_grad():
+                    before.add_(gradient.tensor)
         for generator, _, words in self.random:
             generator.advance(words)
         if self.versions:

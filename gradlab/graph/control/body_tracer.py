@@ -69,6 +69,9 @@ class Inner(Tracer):
 
     # ------------------------------------------------------------ what comes from outside
 
+    def reads_gradient(self, leaf: Any, added: bool = False) -> None:
+        self.outer.reads_gradient(leaf, added)
+
     def note(self, inputs: Any) -> None:
         for x in inputs:
             if isinstance(x, Differentiable) and not self._own(x._array):
@@ -127,7 +130,7 @@ class Inner(Tracer):
             )
         super().write(tensor, array)
 
-    def before_gradient(self, leaf: Any) -> None:
+    def before_gradient(self, leaf: Any, added: bool = False) -> None:
         raise TraceError(
             f"{self.what}: its body calls backward(), which stores into .grad; use gradlab.autograd.grad inside, or differentiate outside"
         )

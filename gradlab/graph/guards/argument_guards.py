@@ -71,6 +71,8 @@ def guard_arguments(
                 guards.test(f"offset_of({array}) == {offset_of(value._array)}", f"where {label} begins in its memory")
             edge = "is None" if value._edge is None else "is not None"
             guards.test(f"{expression}._edge {edge}", f"whether {label} requires grad")
+            if id(value) not in seen and len(seen) in staged.without:
+                guards.test(f"{expression}._grad is None", f"{label}'s .grad")
             if id(value) not in seen and len(seen) in written:
                 guards.names["is_writable"] = is_writable
                 guards.test(f"is_writable({array})", f"whether {label} can be written", f"is_writable({array})")

@@ -35,6 +35,9 @@ class LiveTracer(Tracer):
         self.hyper: dict[tuple[int, tuple[Any, ...]], tuple[dict[str, Any], tuple[Any, ...], Any]] = {}  # -> group, names, tensor
         self.recorded: dict[int, Exception] = {}  # ids of stand-ins of results of recorded operations -> what a write to one raises
         self.untouched: dict[int, Any] = {}  # leaves whose .grad was None when it was first set
+        self.arguments: dict[int, tuple[int, Any]] = {}  # id of an argument's stand-in -> its number, and what a look at its .grad raises
+        self.without: set[int] = set()  # numbers of arguments that had no .grad when it was looked at
+        self.looked_at: dict[int, Any] = {}  # leaves from before the trace whose .grad from before it is read
 
     def note(self, inputs: Any) -> None:
         for x in inputs:
@@ -80,10 +83,22 @@ class LiveTracer(Tracer):
                 if other._meta is not None and other._meta.version not in (None, tensor._meta.version):
                     written(other._meta.version)
 
-    def before_gradient(self, leaf: Any) -> None:
+    def reads_gradient(self, leaf: Any, added: bool = False) -> None:
+        if id(leaf) in self.arguments:
+            number, error = self.arguments[id(leaf)]
+            if error is not None and not added:
+                raise error
+            if not added:
+                self.without.add(number)
+        elif leaf._grad is not None and id(leaf) not in self._gradients and not self._made(leaf):
+            self.looked_at[id(leaf)] = leaf
+
+    def before_gradient(self, leaf: Any, added: bool = False) -> None:
+        if not added:  # from here on it is what the trace has made of it
+            self.arguments.pop(id(leaf), None)
         if id(leaf) not in self._gradients and leaf._grad is None and not self._made(leaf):
             self.untouched[id(leaf)] = leaf
-        super().before_gradient(leaf)
+        super().before_gradient(leaf, added)
 
     def _made(self, leaf: Any) -> bool:
         """Whether a leaf was made in the trace (or is an argument's twin)."""
@@ -140,7 +155,9 @@ class LiveTracer(Tracer):
         """Forget everything: whoever kept a symbol would keep it all in memory. Nothing can be restored any more."""
         for table in (self._values, self._state, self._current, self._home, self._tensors, self._gradients, self._random, self.devices):
             table.clear()
-        for known in (self.tensors, self.arrays, self.views, self.untouched, self._derived, self._versions, self._holders):
+        for known in (self.tensors, self.arrays, self.views, self.untouched, self.looked_at, self.arguments):
+            known.clear()
+        for known in (self._derived, self._versions, self._holders):
             known.clear()
         self._first.clear()
         self.hyper.clear()

@@ -75,6 +75,20 @@ class Recorded(Eager):
         return self.argument < len(given) and given[self.argument]._edge not in (None, LEAF)
 
 
+class Graded(Eager):
+    """The function looks at an argument's .grad that was there before the call."""
+
+    advice = "pass the gradient as an argument of its own"
+
+    def __init__(self, argument: int, shape: tuple[int, ...]) -> None:
+        self.argument = argument
+        super().__init__(f"the function looks at the .grad of tensor {argument} of the arguments, of shape {shape}, from before the call")
+
+    def holds(self, given: Sequence[Any]) -> bool:
+        """Whether it has one in a call with these tensors, too."""
+        return self.argument < len(given) and given[self.argument]._grad is not None
+
+
 class SharedMemory(Eager):
     """Of two arrays that share memory one is written and the other used: what the function does depends on the order."""
 

@@ -28,7 +28,7 @@ from gradlab.graph.ir.graph import Graph, Value
 from gradlab.graph.passes import Ran, operations, optimize
 from gradlab.graph.staging.compile_tracer import LiveTracer
 from gradlab.graph.staging.effects import Arguments, check_result
-from gradlab.graph.staging.memory_sharing import Eager, Part, Recorded, check_apart, uses
+from gradlab.graph.staging.memory_sharing import Eager, Graded, Part, Recorded, check_apart, uses
 from gradlab.graph.staging.results import GRADIENT, Result, results_of
 from gradlab.graph.staging.symbol import Symbol, TraceError, unreadable
 from gradlab.graph.staging.tree import flatten, unflatten
@@ -92,6 +92,10 @@ class Staged:
     edges: list[tuple[int, bool]] = field(default_factory=list)  # arguments that begin (or stop) to require grad in the function
     plain: bool = False  # whether the arguments are tensors, all different, passed by position
     views: list[tuple[Any, Any, Any]] = field(default_factory=list)  # views from before the trace, their bases, the rows between
+    looked_at: list[Any] = field(default_factory=list)  # leaves from before the trace whose .grad from before it is read
+    named: frozenset[int] = frozenset()  # ids of tensors that code finds elsewhere: by a name, in a container, as an attribute
+    without: frozenset[int] = frozenset()  # numbers of arguments without a .grad, at which the function has looked
+    replaced: frozenset[int] = frozenset()  # ids of arguments' stand-ins whose .grad the function sets itself
     asked: frozenset[Any] = frozenset()  # ids of arrays from outside of which the trace has looked at how they lie
 
 
@@ -118,6 +122,8 @@ def stage(
             twin._edge = LEAF if tensor._edge is not None else None
             if tensor._edge is not None and tensor._edge is not LEAF:
                 tracer.recorded[id(twin)] = Recorded(len(twins), tensor.shape)
+            graded = None if tensor._grad is None else Graded(len(twins), tensor.shape)
+            tracer.arguments[id(twin)] = len(twins), graded
             twins[id(tensor)] = twin
         staged.append(twins[id(tensor)])
     before = random.getstate(), np.random.get_state(legacy=False), _numpy_random()  # noqa: NPY002 - the user's generator is looked at
@@ -194,13 +200,17 @@ def stage(
     if backward is not None:  # a pass may have found another value that is the same
         renamed = iter(graph.outputs[len(results.values) :])
         backward.results = [None if v is None else next(renamed) for v in backward.results]
+    looked_at, without = list(tracer.looked_at.values()), frozenset(tracer.without)
+    replaced = frozenset(id(t) for t in twins.values() if id(t) not in tracer.arguments)
+    named = frozenset(id(value) for _, _, value, _ in reads.chains.values() if isinstance(value, Differentiable))
     untouched = [] if pure else list(tracer.untouched.values())
     hyper, asked, views = tracer.hyper_values(), frozenset(tracer.asked), list(tracer.views.values())
     tracer.let_go()
     return Staged(
         graph, len(given), results.results, len(results.values), results.written, result_structure, hyper, tensors, guards, untouched,
         backward, staged, traced, seconds, ran, edges,
-        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args), views, asked,
+        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args), views, looked_at, named,
+        without, replaced, asked,
     )  # fmt: skip
 
 

@@ -253,8 +253,11 @@ class Tracer:
         """Whether the trace has set a tensor's gradient."""
         return id(leaf) in self._gradients
 
-    def before_gradient(self, leaf: Any) -> None:
-        """`leaf.grad` is about to be set."""
+    def reads_gradient(self, leaf: Any, added: bool = False) -> None:
+        """`leaf.grad` is looked at; added: by backward, which adds to it."""
+
+    def before_gradient(self, leaf: Any, added: bool = False) -> None:
+        """`leaf.grad` is about to be set; added: by backward, where there is none in the trace."""
         self._gradients.setdefault(id(leaf), (leaf, leaf._grad))
 
     def random_state(self, generator: Any) -> Any:

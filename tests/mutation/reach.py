@@ -1,0 +1,185 @@
+"""Which tests reach which statements, and which ways at a branch: a plugin of pytest that notes it in a file, test by test.
+
+    python -m pytest -p mutation.reach --reach-files 'gradlab/autograd/*.py,gradlab/op.py' --reach-to reach.npz tests/test_autograd.py
+
+Each statement, lambda and way of the chosen files gets a store into a byte of its own, when the file is imported. A tracer or a profile
+hook (what coverage.py is built on) would not do here: `gl.compile` sets its own while it traces.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from repository import ROOT
+
+NAME = "__reached__"
+MOST = 1 << 17
+
+
+def digest(file: str) -> int:
+    """What says whether a file is what it was."""
+    return zlib.crc32((ROOT / file).read_bytes())
+
+
+class Point(NamedTuple):
+    """A place that can be reached: a statement, a lambda's body, or a way that has no statement of its own (an `if` not taken)."""
+
+    file: str
+    line: int
+    kind: str
+
+
+class Marking(ast.NodeTransformer):
+    """Puts a mark before each statement and into each lambda and way of a file."""
+
+    def __init__(self, file: str, points: list[Point]) -> None:
+        self.file, self.points = file, points
+
+    def mark(self, node: ast.AST, kind: str) -> ast.Assign:
+        """`__reached__[number] = 1`."""
+        place = ast.Subscript(ast.Name(NAME, ast.Load()), ast.Constant(self.number(node, kind)), ast.Store())
+        return ast.Assign([place], ast.Constant(1))
+
+    def number(self, node: ast.AST, kind: str) -> int:
+        self.points.append(Point(self.file, node.lineno, kind))
+        return len(self.points) - 1
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Statements with a mark before each that does something."""
+        made: list[ast.stmt] = []
+        for statement in body:
+            said = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            if not said and not isinstance(statement, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Pass)):
+                made.append(self.mark(statement, "statement"))
+            made.append(self.visit(statement))
+        return made
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """As always, but for lists of statements."""
+        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for field, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                if not typing_only:
+                    setattr(node, field, self.block(value))
+            elif isinstance(value, list):
+                setattr(node, field, [self.visit(v) if isinstance(v, ast.AST) else v for v in value])
+            elif isinstance(value, ast.AST):
+                setattr(node, field, self.visit(value))
+        endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
+        if isinstance(node, (ast.If, ast.For, ast.While)) and not node.orelse and not typing_only and not endless:
+            node.orelse = [self.mark(node, "way")]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        """`lambda x: __reached__.__setitem__(number, 1) or body`."""
+        number = self.number(node.body, "lambda")
+        self.generic_visit(node)
+        store = ast.Call(ast.Attribute(ast.Name(NAME, ast.Load()), "__setitem__", ast.Load()), [ast.Constant(number), ast.Constant(1)], [])
+        node.body = ast.BoolOp(ast.Or(), [store, node.body])
+        return node
+
+
+def marked(file: str, text: str, points: list[Point]) -> ast.Module:
+    """A file's tree with marks; `points` grows by them."""
+    return ast.fix_missing_locations(Marking(file, points).visit(ast.parse(text)))
+
+
+class Recorder:
+    """Marks files when they are imported, and notes after each test which marks it has set."""
+
+    def __init__(self, patterns: list[str], target: Path) -> None:
+        self.patterns, self.target, self.points = patterns, target, list[Point]()
+        self.reached = np.zeros(MOST, np.uint8)
+        self.tests: dict[str, tuple[float, np.ndarray]] = {}
+        self.passed = self.early = False
+        setattr(builtins, NAME, memoryview(self.reached.data))
+        plain = SourceFileLoader.get_code
+
+        def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+            path = Path(loader.path)
+            file = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+            if not any(fnmatch(file, pattern) for pattern in patterns):
+                return plain(loader, name)
+            return compile(marked(file, path.read_text(encoding="utf-8"), self.points), loader.path, "exec", dont_inherit=True)
+
+        SourceFileLoader.get_code = get_code
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """One test: what it alone has reached, setup included."""
+        if not self.tests:
+            self.imported = np.packbits(self.reached)
+        self.reached[:] = 0
+        self.passed, began = False, time.process_time()
+        result = yield
+        if self.passed:
+            self.tests[item.nodeid] = time.process_time() - began, np.packbits(self.reached)
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            self.passed = report.passed and not hasattr(report, "wasxfail")
+
+    def pytest_sessionfinish(self) -> None:
+        """Writes the file."""
+        used = -(-len(self.points) // 8)
+        rows = [self.imported[:used], *(bits[:used] for _, bits in self.tests.values())]
+        np.savez_compressed(
+            self.target, points=np.array([f"{p.file}\t{p.line}\t{p.kind}" for p in self.points]), tests=np.array(list(self.tests)),
+            seconds=np.array([s for s, _ in self.tests.values()]), bits=np.array(rows),
+            digests=np.array([f"{f}\t{digest(f)}" for f in sorted({p.file for p in self.points})]),
+        )  # fmt: skip
+
+
+class Reach:
+    """What a Recorder has written: the points of code, the tests with their seconds, and who reached what (`bits`: test x point)."""
+
+    def __init__(self, path: Path) -> None:
+        with np.load(path) as found:
+            self.points = [Point(file, int(line), kind) for file, line, kind in (str(p).split("\t") for p in found["points"])]
+            self.tests, self.seconds = [str(t) for t in found["tests"]], found["seconds"]
+            self.digests = {file: int(n) for file, n in (str(p).split("\t") for p in found["digests"])} if "digests" in found else {}
+            bits = np.unpackbits(found["bits"], axis=1, count=len(self.points)).astype(bool)
+        self.imported, self.bits = bits[0], bits[1:]
+
+    def holds_for(self, file: str) -> bool:
+        """Whether a file is what it was when the tests ran."""
+        return self.digests.get(file, digest(file)) == digest(file)
+
+    def tests_at(self, file: str, first: int, last: int) -> list[str]:
+        """The tests that reach a statement that begins in these lines: the quick first, those of one file one after another."""
+        here = [i for i, p in enumerate(self.points) if p.file == file and first <= p.line <= last]
+        found = np.flatnonzero(self.bits[:, here].any(1))
+        turn: dict[str, int] = {}
+        keys = []
+        for i in sorted(found, key=lambda i: self.seconds[i]):
+            name = self.tests[i].partition("::")[0]
+            turn[name] = turn.get(name, -1) + 1
+            keys.append((turn[name], self.seconds[i], i))
+        return [self.tests[i] for _, _, i in sorted(keys)]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--reach-files", default="", help="patterns of files whose statements are marked, with commas between")
+    parser.addoption("--reach-to", type=Path, help="the file for what tests reach")
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before conftest.py, and so before gradlab."""
+    if target := early_config.known_args_namespace.reach_to:
+        assert "gradlab" not in sys.modules
+        patterns = early_config.known_args_namespace.reach_files.split(",")
+        early_config.pluginmanager.register(Recorder(patterns, target.resolve()))
