@@ -118,3 +118,23 @@ def test_a_convolution_of_few_channels_keeps_its_plane():
     assert "max_pool_backward" in str(run.graph)
     for got, want in zip(found, step(x, k), strict=True):
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [gl.float32, gl.bfloat16, gl.float16])
+def test_a_compiled_network_in_each_type(dtype):
+    """Eager gradients to the bit: of whole numbers, whose sums are the same in any order."""
+    r = np.random.default_rng(1)
+    x, w, b, v = (gl.tensor(r.integers(-2, 3, shape)).to(dtype) for shape in ((3, 8, 10, 8), (8, 8, 3, 3), (8,), (8, 8, 3, 3)))
+
+    def step(x):
+        given = [t.detach().clone().requires_grad_() for t in (w, b, v)]
+        h = F.max_pool2d(F.conv2d(F.conv2d(x, given[2], padding=1), *given[:2]).relu(), 2)
+        return gl.autograd.grad((h * (h % 3 - 1)).sum(), given)
+
+    compiled = gl.compile(step)
+    for _ in range(2):
+        for got, want in zip(compiled(x), step(x), strict=True):
+            assert got.dtype == dtype
+            np.testing.assert_array_equal(got.float().numpy(), want.float().numpy())
+    ran = {c.op.name for s in compiled.programs[0].runner.executable.report for c in s.calls}
+    assert {"convolution_dx_pooled", "convolution_dw_pooled"} <= ran

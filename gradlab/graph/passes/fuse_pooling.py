@@ -1,20 +1,23 @@
 """A pooling of two by two elements behind a convolution and its ReLU runs where the convolution stores its results, which are never kept;
 backward, the convolution's gradients read the pooling's instead of a plane that is mostly zero, and so does the bias's.
 
-For the CPU, in float32: forward where the convolution runs by Winograd's algorithm, in tiles of whole windows; backward where there are
-kernels for it (conv_behind_pool.cpp).
+For the CPU: forward in float32, where the convolution runs by Winograd's algorithm, in tiles of whole windows; backward in half types too,
+where there are kernels for it (conv_behind_pool.cpp).
 """
 
 from __future__ import annotations
 
 from gradlab import ops
 from gradlab.backends.native.lowerings import conv_behind_pool, winograd
-from gradlab.dtype import FLOAT32
+from gradlab.dtype import FLOAT32, HALF
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.fused_rows import HALVES, convolution_dw_pooled, convolution_dx_pooled, convolution_relu, convolution_relu_pool
 from gradlab.graph.passes.graph_tools import Rewriting
 from gradlab.ops.conv import Sizes
 from gradlab.spec import Spec
+
+
+FLOATS = (FLOAT32, *HALF)
 
 
 def fuse_pooling(graph: Graph) -> Graph:
@@ -52,7 +55,7 @@ def _fits(x: Spec, y: Spec, call: Call) -> bool:
 def _takes(x: Spec, weight: Sizes, call: Call) -> bool:
     """Whether there are kernels for gradients of a convolution of `x`."""
     p = call.params
-    plain = x.dtype == FLOAT32 and len(p["stride"]) == 2
+    plain = x.dtype in FLOATS and len(p["stride"]) == 2
     return plain and conv_behind_pool.fits(x, weight[2:], p["stride"], p["dilation"], p["groups"])
 
 
@@ -79,7 +82,7 @@ def _dense(work: Rewriting, g: Value) -> bool:
     maker = work.maker.get(g.id)
     while maker is not None and maker.op is ops.movement.view:
         maker = work.maker.get(maker.inputs[0].id)
-    return maker is not None and not maker.op.view and g.spec.dtype == FLOAT32
+    return maker is not None and not maker.op.view and g.spec.dtype in FLOATS
 
 
 def _reader(work: Rewriting, call: Call, dy: Value, g: Value, at: Value) -> Call | None:
