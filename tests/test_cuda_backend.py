@@ -346,4 +346,5 @@ KNOWN_FALLBACKS = {
     "gru_cell_backward", "lgamma", "digamma", "polygamma", "erfcx", "log_ndtr", "ndtri", "inverse", "solve", "det", "cofactor",
     "slogdet", "pinv", "matrix_exp", "var",
     "resample", "resample_backward", "ldl", "ldl_solve", "eig",
+    *(name for name in ops.ROWS if "_sequence" in name),  # layers on a GPU take steps
 }  # fmt: skip

@@ -21,7 +21,8 @@ OPTIMIZERS = {name for name in ops.ROWS if name.endswith("_update")}  # they wri
 SERIES = {"bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
           "scaled_modified_bessel_k1", "spherical_bessel_j0", "airy_ai", "airy_ai_prime", "zeta", "orthogonal_polynomial"}  # fmt: skip
 COLLECTIVES = {name for name, row in ops.ROWS.items() if "by" in row.params}
-NO_OPERATOR = OPTIMIZERS | SERIES | COLLECTIVES | {"bits", "eigh", "ldl", "ldl_solve", "nextafter", "pinv", "poisson", "svd"}
+SEQUENCES = {name for name in ops.ROWS if "_sequence" in name}  # no trace has them
+NO_OPERATOR = OPTIMIZERS | SERIES | COLLECTIVES | SEQUENCES | {"bits", "eigh", "ldl", "ldl_solve", "nextafter", "pinv", "poisson", "svd"}
 COMPLEX = {"conj", "complex", "eig", "real", "imag", "view_as_real", "view_as_complex", "complex_abs", "complex_sgn", "complex_angle"}
 COMPLEX |= {"fft", "rfft", "irfft"}
 DYNAMIC = {name for name, row in ops.ROWS.items() if row.dynamic}

@@ -23,8 +23,10 @@ LOOPS = {
     "sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "rmsprop_update", "rmsprop_centered_update",
     "rmsprop_momentum_update", "rmsprop_centered_momentum_update", "adagrad_update", "adadelta_update", "adamax_update", "nadam_update",
     "radam_update", "asgd_update", "rprop_update", "lion_update",
+    *(name for name in ops.ROWS if "_sequence" in name),  # under vmap layers take steps
 }  # fmt: skip
-KEPT = ("max_pool_backward", "max_pool_gather", "max_unpool", "lu", "spmm", "sddmm")  # rows whose index tensors are not any numbers
+KEPT = ("max_pool_backward", "max_pool_gather", "max_unpool", "lu", "spmm", "sddmm",
+        *(name for name in ops.ROWS if "_sequence" in name))  # rows whose index tensors are not any numbers
 RANDOM = {name for name, row in ops.ROWS.items() if "state" in row.inputs}
 
 

@@ -52,6 +52,11 @@ def _attention(products: int) -> Formula:
     return formula
 
 
+def _sequence(weight: int) -> Formula:
+    """Each row meets the whole weight; and what is done for each gate."""
+    return lambda inputs, outputs: outputs[0][0] * 2 * _size(inputs[weight]) + 5 * _size(inputs[0])
+
+
 def _each(times: int, at: int = 0) -> Formula:
     """For each element of an input."""
     return lambda inputs, outputs: times * _size(inputs[at])
@@ -73,6 +78,8 @@ FORMULAS: Mapping[str, Formula] = {
     "layer_norm_backward": _each(14), "rms_norm_backward": _each(10), "batch_norm_backward": _each(12),
     "lstm_cell": _each(5), "lstm_cell_backward": lambda inputs, outputs: 4 * _size(outputs[0]),
     "gru_cell": _each(5), "gru_cell_backward": lambda inputs, outputs: 4 * _size(outputs[0]),
+    **dict.fromkeys(("lstm_sequence", "gru_sequence", "rnn_sequence"), _sequence(1)),
+    "lstm_sequence_backward": _sequence(4), "gru_sequence_backward": _sequence(3), "rnn_sequence_backward": _sequence(2),
     "dropout": _each(1),
     "sgd_update": _each(2), "sgd_momentum_update": _each(4), "adam_update": _each(12), "amsgrad_update": _each(13),
 }  # fmt: skip

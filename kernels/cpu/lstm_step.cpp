@@ -2,26 +2,7 @@
 // they are in the first-level cache, where alone they lie, what the cell makes of them. float.
 //
 // A step back had gained nothing: what its cell reads comes from farther away than the product's result.
-#include "cells.h"
-
-namespace {
-
-constexpr int64_t P = PANEL<float>, GATES = 4;
-constexpr int64_t TALL = 4 * ROWS;  // rows of a tile
-
-// The rows of A times one panel, into a tile whose rows are `step` apart.
-void panel_product(const float* a, int64_t a_row, const float* panel, int64_t depth, int64_t height, float* tile, int64_t step) {
-  const Product q = {height, P, depth, a_row, 1, P, 1, step, false, false};
-  for (int64_t k = 0; k < depth; k += WHOLE) {
-    const int64_t deep = depth - k < WHOLE ? depth - k : WHOLE;
-    for (int64_t i = 0, some; i < height; i += some) {
-      some = together(height - i);
-      some_rows<float, ROWS>(some, a + i * a_row + k, q, panel + k * P, 0, deep, P, tile + i * step, k == 0, (const float*)nullptr);
-    }
-  }
-}
-
-}  // namespace
+#include "panel_product.h"
 
 // panels, weight: for each gate its panels; parameters: units, depth, gates, distance of the weight's rows, of its columns
 GRADLAB_KERNEL gradlab_pack_gates(char** p, const int64_t* v, int part, int parts) {
@@ -49,7 +30,7 @@ GRADLAB_KERNEL gradlab_lstm_step(char** p, const int64_t* v, int part, int parts
       const int64_t height = rows.last - low < TALL ? rows.last - low : TALL, unit = block * P, width = n - unit < P ? n - unit : P;
       for (int64_t gate = 0; gate < GATES; ++gate)
         panel_product((const float*)p[3] + low * v[3], v[3], (const float*)p[4] + (gate * blocks + block) * P * depth, depth, height,
-                      tile + gate * P, GATES * P);
+                      tile + gate * P, GATES * P, true);
       for (int64_t r = low; r < low + height; ++r) {
         const int64_t source = at == nullptr ? r : at[r];
         if (at != nullptr && (source < 0 || source >= v[6])) {

@@ -31,6 +31,8 @@ ROWS = {
     **dict.fromkeys(("embedding", "embedding_backward"), 1),
     **dict.fromkeys(("scaled_dot_product_attention", "scaled_dot_product_attention_backward"), 1),
     **dict.fromkeys(("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward"), 1),
+    **dict.fromkeys(("lstm_sequence", "gru_sequence", "rnn_sequence"), 1),
+    **dict.fromkeys(("lstm_sequence_backward", "gru_sequence_backward", "rnn_sequence_backward"), 1),
     **dict.fromkeys(("matmul", "linear"), 1 << 14),
     **dict.fromkeys(("cat", "pad", "slice_backward", "slice_scatter"), 1 << 10),
     **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1),

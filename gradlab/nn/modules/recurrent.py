@@ -14,8 +14,8 @@ import numpy as np
 from gradlab.autograd.mode import current
 from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
-from gradlab.nn.modules.steps import Step, gru_step, keep, lstm_step, rnn_step
-from gradlab.nn.multi_output_node import parts
+from gradlab.nn.modules import sequences
+from gradlab.nn.modules.steps import keep
 from gradlab.nn.parameter import Parameter
 from gradlab.nn.utils.rnn import PackedSequence
 from gradlab.tensor import Tensor
@@ -111,9 +111,12 @@ class RNNBase(Module):
 
     # ------------------------------------------------------------ what the subclasses say
 
-    def _step(self, suffix: str) -> Step:
-        """The step function of one layer and direction."""
-        raise NotImplementedError
+    def _walk(self, suffix: str, gates: Tensor, start: State, counts: list[int], reverse: bool) -> tuple[Tensor, State]:
+        """One layer and direction: its states, rows in the order of time, and the last ones."""
+        kind = self._nonlinearity() if self._kind == "RNN" else self._kind.lower()
+        bias = getattr(self, "bias_hh" + suffix) if self.bias and kind == "gru" else None  # of others it is part of the input's share
+        projection = getattr(self, "weight_hr" + suffix) if self.proj_size else None
+        return sequences.run(kind, gates, getattr(self, "weight_hh" + suffix), bias, projection, start, counts, reverse)
 
     def _projection_bias(self, suffix: str) -> Tensor | None:
         """What the input's projection adds: both biases, since they are only ever added together."""
@@ -132,9 +135,8 @@ class RNNBase(Module):
             for direction, suffix in enumerate(self._suffixes(layer)):
                 start = tuple(s[layer * self._directions + direction] for s in initial)
                 gates = F.linear(data, getattr(self, "weight_ih" + suffix), self._projection_bias(suffix))
-                walk = _backward if direction else _forward
-                rows, final = walk(self._step(suffix), parts(gates, counts), counts, start)
-                outputs.append(cat(rows))
+                rows, final = self._walk(suffix, gates, start, counts, bool(direction))
+                outputs.append(rows)
                 finals.append(final)
             data = outputs[0] if len(outputs) == 1 else cat(outputs, -1)
             if self.dropout and layer + 1 < self.num_layers:
@@ -245,33 +247,6 @@ class RNNBase(Module):
         return text
 
 
-def _forward(step: Step, gates: list[Tensor], counts: list[int], state: State) -> tuple[list[Tensor], State]:
-    """From the first step on; sequences that end leave the batch at its end."""
-    rows, ended = [], []
-    for x, count in zip(gates, counts):
-        if count < state[0].shape[0]:
-            ended.append(tuple(s[count:] for s in state))
-            state = tuple(s[:count] for s in state)
-        state = step(x, state)
-        rows.append(state[0])
-    if ended:
-        state = tuple(cat(pieces) for pieces in zip(state, *reversed(ended)))
-    return rows, state
-
-
-def _backward(step: Step, gates: list[Tensor], counts: list[int], initial: State) -> tuple[list[Tensor], State]:
-    """From the last step on; sequences enter the batch at its end when their own last step comes."""
-    rows = []
-    state = initial if counts[-1] == counts[0] else tuple(s[: counts[-1]] for s in initial)
-    for x, count in zip(reversed(gates), reversed(counts)):
-        present = state[0].shape[0]
-        if count > present:
-            state = tuple(cat([s, first[present:count]]) for s, first in zip(state, initial))
-        state = step(x, state)
-        rows.append(state[0])
-    return rows[::-1], state
-
-
 class RNN(RNNBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. Input (T, B, input_size), (B, T, …) if batch_first, (T, …) or packed.
 
@@ -290,9 +265,6 @@ class RNN(RNNBase):
     def _nonlinearity(self) -> str:
         return self.nonlinearity
 
-    def _step(self, suffix: str) -> Step:
-        return rnn_step(getattr(self, "weight_hh" + suffix).t(), None, self.nonlinearity)
-
 
 class LSTM(RNNBase):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997), gates in the order i, f, g, o. Inputs as for RNN.
@@ -302,10 +274,6 @@ class LSTM(RNNBase):
 
     gates = 4
     _kind = "LSTM"
-
-    def _step(self, suffix: str) -> Step:
-        projection = getattr(self, "weight_hr" + suffix).t() if self.proj_size else None
-        return lstm_step(getattr(self, "weight_hh" + suffix).t(), None, projection)
 
     def _state_sizes(self) -> tuple[int, ...]:
         return (self.proj_size or self.hidden_size, self.hidden_size)
@@ -324,7 +292,3 @@ class GRU(RNNBase):
 
     def _projection_bias(self, suffix: str) -> Tensor | None:
         return getattr(self, "bias_ih" + suffix) if self.bias else None
-
-    def _step(self, suffix: str) -> Step:
-        bias = getattr(self, "bias_hh" + suffix) if self.bias else None
-        return gru_step(getattr(self, "weight_hh" + suffix).t(), bias)

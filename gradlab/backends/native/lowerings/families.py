@@ -15,10 +15,11 @@ from gradlab.backends.native.lowerings import (
     products as products,
     reductions as reductions,
     rowwise as rowwise,
+    sequences as sequences,
     sorting as sorting,
 )
 
 __all__ = [
     "attention", "batch_norm", "conv", "conv_weight_gradient", "gru", "indexing", "lines", "movements", "optimizers", "optimizers_rare",
-    "pooling", "products", "reductions", "rowwise", "sorting",
+    "pooling", "products", "reductions", "rowwise", "sequences", "sorting",
 ]  # fmt: skip
