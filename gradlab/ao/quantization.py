@@ -4,8 +4,8 @@
     ...train...
     small = gl.ao.quantization.convert(model.eval())            # or convert(prepare(model), after some batches), or quantize_dynamic(model)
 
-Weights are symmetric, with a scale for each output channel (int4: for each 32 inputs of one). Results are float32 numbers on the grid
-of the integers: models run eagerly, compiled, exported to ONNX and as C like any other; no product is computed in integers.
+Weights are symmetric, with a scale for each output channel (int4: for each 32 inputs of one). Where inputs are rounded, products are
+computed in integers, exactly: eagerly, compiled and as C; in ONNX such layers are QuantizeLinear and DequantizeLinear around the operator.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import gradlab as gl
 from gradlab import Tensor, nn
 from gradlab.nn import functional as F
+from gradlab.ops import quantized as rows
 
 __all__ = [
     "FakeQuantize", "MinMaxObserver", "MovingAverageMinMaxObserver", "PerChannelMinMaxObserver", "QuantizedWeight", "convert", "prepare",
@@ -157,7 +158,7 @@ class QuantizedWeight(nn.Module):
 
     Buffers: `quantized` (int8 as the weight was; int4: uint8 (outputs, inputs / 2), inputs rounded up to groups), `scale` (outputs,) or
     (outputs, groups), and of inputs with a known range `input_scale` and `input_zero_point`. dynamic: inputs are
-    rounded by the range of each call.
+    rounded by the range of each call. Products of rounded inputs are integers (`gradlab.ops.quantized`).
     """
 
     def __init__(self, layer: nn.Module, bits: int = 8, observer: MinMaxObserver | None = None, dynamic: bool = False) -> None:
@@ -173,9 +174,9 @@ class QuantizedWeight(nn.Module):
             scale = _scales(weight, 127)
             whole = gl.round(weight / scale.reshape([-1] + [1] * (weight.ndim - 1))).clamp(-127, 127).to(gl.int8)
         else:
-            rows = F.pad(weight, (0, -weight.shape[1] % GROUP)).reshape(weight.shape[0], -1, GROUP)
-            scale = (rows.abs().amax(2) / 7).clamp(min=TINY)
-            places = (gl.round(rows / scale[..., None]).clamp(-7, 7) + 8).to(gl.uint8).reshape(weight.shape[0], -1)
+            grouped = F.pad(weight, (0, -weight.shape[1] % GROUP)).reshape(weight.shape[0], -1, GROUP)
+            scale = (grouped.abs().amax(2) / 7).clamp(min=TINY)
+            places = (gl.round(grouped / scale[..., None]).clamp(-7, 7) + 8).to(gl.uint8).reshape(weight.shape[0], -1)
             whole = places[:, 0::2] + places[:, 1::2] * 16
         self.register_buffer("quantized", whole)
         self.register_buffer("scale", scale)
@@ -194,13 +195,29 @@ class QuantizedWeight(nn.Module):
         return ((places.float() - 8) * self.scale[..., None]).reshape(self.shape[0], -1)[:, : self.shape[1]]
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.ranged:
-            x = gl.fake_quantize_per_tensor_affine(x, self.input_scale, self.input_zero_point, self.quant_min, self.quant_max)
-        elif self.dynamic:
-            low, high = x.detach().amin().clamp(max=0), x.detach().amax().clamp(min=0)
-            scale = ((high - low) / 255).clamp(min=TINY)
-            x = gl.fake_quantize_per_tensor_affine(x, scale, -128 - gl.round(low / scale), -128, 127)
-        return _applied(self.layer, x, self.weight())
+        if not (self.ranged or self.dynamic or self.bits == 4):
+            return _applied(self.layer, x, self.weight().to(x.dtype))
+        layer, wide = self.layer, x.float()
+        bias = None if layer.bias is None else layer.bias.float()
+        given = (self.input_scale, self.input_zero_point) if self.ranged else (None, None)
+        limits = {"low": self.quant_min, "high": self.quant_max} if self.ranged else {"low": -128, "high": 127}
+        if self.bits == 4:
+            rounds = self.ranged or self.dynamic
+            y = rows.quantized_linear4(wide, self.quantized, self.scale, bias, *given, **limits, rounds=rounds)
+        elif isinstance(layer, nn.Linear):
+            y = rows.quantized_linear(wide, self.quantized, self.scale, bias, *given, **limits)
+        else:
+            padding = layer.padding
+            if layer.padding_mode != "zeros" or isinstance(padding, str):
+                mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+                wide, padding = F.pad(wide, layer._ends, mode), (0,) * layer.dims
+            alone = wide.ndim == layer.dims + 1
+            geometry = {"stride": layer.stride, "padding": padding, "dilation": layer.dilation, "groups": layer.groups}
+            wide = wide.unsqueeze(0) if alone else wide
+            y = rows.quantized_convolution(wide, self.quantized, self.scale, bias, *given, **geometry, **limits)
+            y = y.squeeze(0) if alone else y
+        found: Tensor = y.to(x.dtype)
+        return found
 
     def extra_repr(self) -> str:
         inputs = "calibrated" if self.ranged else "dynamic" if self.dynamic else "as they are"

@@ -14,7 +14,7 @@ from gradlab.backends.native.place import ARENA, Place
 from gradlab.deploy.emitter import EMIT, RUNTIME, Emitter, Step
 from gradlab.deploy.freezing import Frozen
 from gradlab.deploy.loops import activation_case, emit_loop, scalar_files, why_not
-from gradlab.deploy.rows import convs, indexing, movements, products, reductions, rowwise
+from gradlab.deploy.rows import convs, indexing, movements, products, quantized, reductions, rowwise
 from gradlab.deploy.types import TYPES, Unsupported, ctype
 from gradlab.deploy.weights import Weights
 from gradlab.dtype import HALF
@@ -22,10 +22,12 @@ from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.passes.replacing import is_ours
+from gradlab.kernel import source_folders
 from gradlab.spec import Spec, count
 
-FAMILIES = (products, convs, reductions, rowwise, movements, indexing)
-ORDER = ("half.h", "gemm.c", "conv.c", "products.c", "rowwise.c", "attention.c", "order.c")
+KERNELS, _ = source_folders("cpu")
+FAMILIES = (products, convs, quantized, reductions, rowwise, movements, indexing)
+ORDER = ("half.h", "gemm.c", "conv.c", "products.c", "quantized.c", "rowwise.c", "attention.c", "order.c")
 # Rows that only move elements: half types stay what they are. All others compute them in float.
 MOVES = frozenset([
     "cat", "flip", "slice_backward", "slice_scatter", "diagonal_embed", "diagonal_scatter", "tril", "triu", "pad", "im2col", "view",
@@ -33,6 +35,7 @@ MOVES = frozenset([
     "index_put", "index_backward", "gather", "scatter", "scatter_add", "gather_backward",
 ])  # fmt: skip
 _FILL = re.compile(r"@F(\d+)@( \+ (\d+))?")
+_SHARED = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)  # headers of gradlab's own kernels; their includes of each other stay out
 _OWN = re.compile(r"@C(\d+)@( \+ (\d+))?")
 
 
@@ -178,7 +181,7 @@ def _resolved(out: Emitter, fixed: list[Any], weights: Weights, bare: bool) -> l
 
 
 def _template(file: str, dtype: str) -> str:
-    text = (RUNTIME / file).read_text()
+    text = _SHARED.sub(lambda found: _SHARED.sub("", (KERNELS / found.group(1)).read_text()), (RUNTIME / file).read_text())
     if not dtype:
         return text
     kind = ctype(dtype)

@@ -37,6 +37,7 @@ from gradlab.ops import (
     optim_variants,
     polynomial,
     pool,
+    quantized,
     random,
     recurrent,
     reduction,
@@ -56,7 +57,7 @@ from gradlab.ops import (
 FAMILIES: tuple[ModuleType, ...] = (
     activation, airy, attention, bessel, collective, complex, conv, creation, cylinder, eigen, elementwise, factorization, fourier, fused,
     gamma, gather, incomplete, indexing, layout, ldl, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, polynomial,
-    pool, random, recurrent, reduction, residual, scan, sequences, softmax, solve, sort, sparse, special, vision, zeta,
+    pool, quantized, random, recurrent, reduction, residual, scan, sequences, softmax, solve, sort, sparse, special, vision, zeta,
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from gradlab.onnx.rows import (
     movement,
     pool,
     products,
+    quantized,
     random,
     recurrent,
     reduce,
@@ -25,7 +26,7 @@ from gradlab.onnx.rows.derived import derive
 from gradlab.ops import ROWS
 
 FAMILIES = (
-    control, conv, elementwise, incomplete, index, linalg, loss, movement, pool, products, random, recurrent, reduce, residual, special,
+    control, conv, elementwise, incomplete, index, linalg, loss, movement, pool, products, quantized, random, recurrent, reduce, residual, special,
     vision,
 )  # fmt: skip
 for _row in ROWS.values():

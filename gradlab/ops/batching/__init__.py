@@ -21,12 +21,13 @@ from gradlab.ops.batching.common import PLACES, aligned, shifted
 from gradlab.ops.batching.indexing import INDEXING
 from gradlab.ops.batching.layers import LAYERS
 from gradlab.ops.batching.products import PRODUCTS
+from gradlab.ops.batching.quantized import QUANTIZED
 from gradlab.ops.batching.residual import RESIDUAL
 from gradlab.ops.batching.shapes import SHAPES
 from gradlab.strides import like_operands
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {**SHAPES, **PRODUCTS, **INDEXING, **LAYERS, **RESIDUAL}
+RULES: dict[str, Rule] = {**SHAPES, **PRODUCTS, **INDEXING, **LAYERS, **QUANTIZED, **RESIDUAL}
 
 __all__ = ["RULES", "attach", "rule_of"]
 

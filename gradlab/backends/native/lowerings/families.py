@@ -13,6 +13,7 @@ from gradlab.backends.native.lowerings import (
     optimizers_rare as optimizers_rare,
     pooling as pooling,
     products as products,
+    quantized as quantized,
     reductions as reductions,
     rowwise as rowwise,
     sequences as sequences,
@@ -21,5 +22,5 @@ from gradlab.backends.native.lowerings import (
 
 __all__ = [
     "attention", "batch_norm", "conv", "conv_weight_gradient", "gru", "indexing", "lines", "movements", "optimizers", "optimizers_rare",
-    "pooling", "products", "reductions", "rowwise", "sequences", "sorting",
+    "pooling", "products", "quantized", "reductions", "rowwise", "sequences", "sorting",
 ]  # fmt: skip
