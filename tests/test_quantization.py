@@ -166,6 +166,72 @@ def close(found, wanted, few=0.02):
     assert (found - wanted).abs().max() < 0.05 * wanted.abs().max()
 
 
+class Windows(nn.Module):
+    """Strides, a dilation, groups, one channel each, one and three dimensions, padding by name and by reflection."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 18, 3, stride=2, padding=1, padding_mode="reflect")
+        self.groups, self.planes = nn.Conv2d(18, 12, 3, padding="same", dilation=2, groups=3), nn.Conv2d(12, 12, 3, groups=12)
+        self.cubes, self.line = nn.Conv3d(2, 4, (2, 3, 3), padding=1), nn.Conv1d(4, 5, 3, bias=False)
+
+    def forward(self, x):
+        x = self.planes(self.groups(self.first(x).relu()))
+        x = self.cubes(x.reshape(x.shape[0], 2, 6, *x.shape[2:])).flatten(2)
+        return self.line(x)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_convolutions_give_the_same_bits_in_every_way(tmp_path, dynamic):
+    gl.manual_seed(2)
+    model, x = Windows().eval(), gl.randn(2, 3, 11, 9)
+    seen = Q.prepare(model)
+    seen(x)
+    small = Q.quantize_dynamic(model, {nn.Conv1d, nn.Conv2d, nn.Conv3d}) if dynamic else Q.convert(seen).eval()
+    with gl.no_grad():
+        whole, wanted = model(x), small(x)
+        step = gl.compile(small)
+        assert all((step(x) == wanted).all() for _ in range(3))
+        assert (wanted - whole).abs().max() < 0.05 * whole.abs().max()
+        if compiler() is not None:
+            program, _ = traced(small, x)
+            built = gl.deploy.build(program, tmp_path, name="windows")
+            flags = ("-march=native",) if dynamic else SANITIZE if sanitizers() else ()
+            assert (ran(compiled(built, "-O1", *flags), built, [x])[0] == wanted.numpy()).all()
+
+
+def test_numbers_that_are_none_do_not_vanish():
+    """A NaN among inputs, which has no place on the grid, is found in its row's results; an infinity is the largest place."""
+    layer, seen = nn.Linear(3, 2), Q.MinMaxObserver()
+    seen(gl.tensor([-1.0, 1.0]))
+    small, x = Q.QuantizedWeight(layer, 8, seen), gl.tensor([[1.0, float("nan"), 0.0], [float("inf"), 0.0, 0.0], [9.0, 0.0, 0.0]])
+    found = small(x)
+    assert found[0].isnan().all() and (found[1] == found[2]).all()
+
+
+def test_gradients_pass_straight_through_integer_layers():
+    gl.manual_seed(4)
+    for model, x in ((nn.Linear(40, 5), gl.randn(3, 40)), (nn.Conv2d(4, 6, 3, padding=1, groups=2), gl.randn(2, 4, 5, 5))):
+        seen = Q.MinMaxObserver()
+        seen(x[:1])
+        kinds = [Q.QuantizedWeight(model, 8, seen), Q.QuantizedWeight(model, 8, None, True)]
+        if isinstance(model, nn.Linear):
+            kinds += [Q.QuantizedWeight(model, 4, None, rounds) for rounds in (False, True)]
+        for small in kinds:
+            given = x.clone().requires_grad_()
+            y = small(given)
+            g = gl.randn(*y.shape)
+            found, bias = gl.autograd.grad(y, [given, small.layer.bias], g)
+            plain = x.clone().requires_grad_()
+            weight = small.weight().detach()
+            made = F.linear(plain, weight) if isinstance(model, nn.Linear) else F.conv2d(plain, weight, None, 1, 1, 1, 2)
+            (wanted,) = gl.autograd.grad(made, plain, g)
+            if small.ranged:
+                low, high = ((limit - small.input_zero_point) * small.input_scale for limit in (-128.5, 127.5))
+                wanted = wanted * ((x > low) & (x < high))
+            assert gl.allclose(found, wanted, atol=1e-5) and gl.allclose(bias, g.sum(0) if y.ndim == 2 else g.sum((0, 2, 3)), atol=1e-5)
+
+
 @pytest.mark.slow
 def test_convolutions_keep_their_accuracy():
     gl.manual_seed(1)

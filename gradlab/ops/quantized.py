@@ -8,7 +8,6 @@ where the range was not left. A row of x (an image) that holds NaN gives NaN.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from gradlab.spec import ShapeError, Spec, count
 
 INT8, UINT8 = np.dtype(np.int8), np.dtype(np.uint8)
 GROUP = 32  # weights of 4 bits that share a scale
-MOST = 1 << 16  # products whose sum fits in 32 bits
+MOST = 1 << 16  # products whose sum fits in 32 bits, as in the kernels (kernels/cpu/integer_products.h)
 EXACT = 512  # products of 9 and 8 bits whose sum float32 holds
 TINY = 1e-12
 
@@ -208,10 +207,3 @@ quantized_convolution = Op(
     "quantized_convolution", convolution_rule, cpu=convolution_cpu, params=(*GEOMETRY, "low", "high"), autocast="float32",
     grad={"x": _convolution_dx, "b": _over_channels},
 )  # fmt: skip
-
-
-def geometry(x: Spec, w: Spec, y: Spec, params: Any) -> Iterator[tuple[int, int, int, int, int, int]]:
-    """Of three dimensions, those that are not there of size 1: size, places made, kernel, stride, padding, dilation."""
-    rank = len(x.shape) - 2
-    yield from ((1, 1, 1, 1, 0, 1),) * (3 - rank)
-    yield from zip(x.shape[2:], y.shape[2:], w.shape[2:], params["stride"], params["padding"], params["dilation"], strict=True)

@@ -1,4 +1,4 @@
-"""Samples of layers with weights of few bits. Gradients pass straight through a rounding: they are no derivatives (tests/test_quantization.py)."""
+"""Samples of layers with weights of few bits. Gradients pass straight through a rounding: they are no derivatives."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ SAMPLES = {
     "quantized_convolution": [
         sample(IMAGE, whole(5, 4, 3, 3), scales(5), normal(5), SCALE, ZERO, **SQUARE, **PLACES, reference=convolution, **ONLY),
         sample(IMAGE, whole(4, 1, 3, 2), scales(4), None, None, None, **{**SQUARE, "groups": 4}, **PLACES, reference=convolution, **ONLY),
-        sample(normal(1, 4, 9), whole(6, 2, 3), scales(6), normal(6), SCALE, ZERO, stride=(2,), padding=(1,), dilation=(2,), groups=2, **PLACES,
-               reference=convolution, **ONLY),
+        sample(normal(1, 4, 9), whole(6, 2, 3), scales(6), normal(6), SCALE, ZERO, stride=(2,), padding=(1,), dilation=(2,), groups=2,
+               **PLACES, reference=convolution, **ONLY),
     ],
 }  # fmt: skip

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.lowerings.quantized import GROUP, MOST, geometry
 from gradlab.backends.native.place import Place
 from gradlab.deploy.emitter import Emitter, Step, emits
 from gradlab.deploy.rows.products import FLOAT32, constant, written
 from gradlab.deploy.types import Unsupported
-from gradlab.ops.quantized import GROUP, MOST, geometry
 
 GATHERED, FEW = 32, 4  # places of an image at a time; where work space is dear
 
@@ -74,7 +74,7 @@ def convolution(step: Step, out: Emitter) -> None:
         return
     known, groups = step.known[1], step.params["groups"]
     planes = groups == x.shape[1] == y.shape[1]
-    sides = list(geometry(*(v.spec for v in (*step.call.inputs[:2], step.call.outputs[0])), step.params))
+    sides = list(geometry(step.call))
     image = out.scratch((x.shape[1] * math.prod(s[0] + 2 * s[4] for s in sides),), np.int16)
     gathered = FEW if out.small else GATHERED
     if not planes:

@@ -62,15 +62,25 @@ def _wide(e: Emitter, w: Wire, scale: Wire, rank: int) -> Any:
     return e.cast(w, scale.dtype) * e.unsqueeze(scale, *range(1, rank))
 
 
-@exports("quantized_linear")
-def linear(e: Emitter, x: Wire, w: Wire, scale: Wire, b: Wire | None, x_scale: Wire | None, x_zero: Wire | None, *, low: int, high: int) -> Any:
+@exports("quantized_linear", wide=False)
+def linear(
+    e: Emitter, x: Wire, w: Wire, scale: Wire, b: Wire | None, x_scale: Wire | None, x_zero: Wire | None, *, low: int, high: int
+) -> Any:
     """Gemm or MatMul between DequantizeLinear; with the range of each call DynamicQuantizeLinear and MatMulInteger."""
     if (x_scale is None or x_zero is None) and x.dtype == FLOAT32:
         places, own, zero = _dynamic(e, x)
-        y = e.cast(e("MatMulInteger", places, e.transpose(w, (1, 0)), zero, dtype=INT32), FLOAT32) * (own * scale)
+        # Weights around 128: with signed ones ONNX Runtime's sums of pairs overflow on processors that have AVX2 alone.
+        known = e.root.constants.get(w.name)
+        turned = e.constant((np.asarray(known).T.astype(np.int32) + 128).astype(np.uint8)) if known is not None else _unsigned(e, w)
+        y = e.cast(e("MatMulInteger", places, turned, zero, e.constant(np.array(128, np.uint8)), dtype=INT32), FLOAT32) * (own * scale)
         return y if b is None else y + b
     at = _by_range(e, x) if x_scale is None or x_zero is None else rounded(e, x, x_scale, x_zero, low, high)
     return _product(e, at, _wide(e, w, scale, 2), b, x.rank)
+
+
+def _unsigned(e: Emitter, w: Wire) -> Any:
+    """An int8 matrix turned, with 128 added."""
+    return e.cast(e.cast(e.transpose(w, (1, 0)), INT32) + e.constant(np.array(128, np.int32)), UINT8)
 
 
 def _product(e: Emitter, x: Any, w: Any, b: Wire | None, rank: int) -> Any:
@@ -80,9 +90,10 @@ def _product(e: Emitter, x: Any, w: Any, b: Wire | None, rank: int) -> Any:
     return y if b is None else y + b
 
 
-@exports("quantized_linear4")
+@exports("quantized_linear4", wide=False)
 def linear4(
-    e: Emitter, x: Wire, w: Wire, scale: Wire, b: Wire | None, x_scale: Wire | None, x_zero: Wire | None, *, low: int, high: int, rounds: bool
+    e: Emitter, x: Wire, w: Wire, scale: Wire, b: Wire | None, x_scale: Wire | None, x_zero: Wire | None, *, low: int, high: int,
+    rounds: bool,
 ) -> Any:  # fmt: skip
     """The file holds two weights in a byte; they are taken apart by arithmetic, which ONNX Runtime does once."""
     k = (x.shape or ())[-1]
@@ -98,14 +109,15 @@ def linear4(
     return _product(e, at, e.cut(e("Reshape", wide, e.constant([n, groups * GROUP], INT64)), 0, k, 1), b, x.rank)
 
 
-@exports("quantized_convolution")
+@exports("quantized_convolution", wide=False)
 def convolution(
     e: Emitter, x: Wire, w: Wire, scale: Wire, b: Wire | None, x_scale: Wire | None, x_zero: Wire | None, *, stride: Any, padding: Any,
     dilation: Any, groups: int, low: int, high: int,
 ) -> Any:  # fmt: skip
     """Conv between DequantizeLinear, also with the range of each call (ONNX Runtime has no ConvInteger of signed weights)."""
     at = _by_range(e, x) if x_scale is None or x_zero is None else rounded(e, x, x_scale, x_zero, low, high)
+    shape = w.shape or ()
     return e(
-        "Conv", at, _wide(e, w, scale, len(w.shape or ())), b, kernel_shape=list((w.shape or ())[2:]), strides=list(stride), pads=[*padding, *padding],
+        "Conv", at, _wide(e, w, scale, len(shape)), b, kernel_shape=list(shape[2:]), strides=list(stride), pads=[*padding, *padding],
         dilations=list(dilation), group=groups,
     )  # fmt: skip

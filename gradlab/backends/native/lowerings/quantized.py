@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from gradlab.backends.native.lowerings.movements import Space, copy
 from gradlab.backends.native.place import Place
 from gradlab.call import Call
 from gradlab.dtype import FLOAT32
-from gradlab.ops.quantized import GROUP, MOST, geometry
 
 INT8, INT16 = np.dtype(np.int8), np.dtype(np.int16)
+GROUP, MOST = 32, 1 << 16  # places of a block, and products in a sum: integer_products.h
 GATHERED = 32  # places of an image at a time: GROUPED of quantized.cpp
 THREADS = 16
 
@@ -72,9 +73,17 @@ def linear(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return [*space.tasks, TaskSpec(name, (rows, n, k, bias is not None, *more), places, most)]
 
 
+def geometry(call: Call) -> Iterator[tuple[int, int, int, int, int, int]]:
+    """Of three dimensions, those that are not there of size 1: size, places made, kernel, stride, padding, dilation."""
+    x, w, y = (v.spec.shape[2:] for v in (*call.inputs[:2], call.outputs[0]))
+    params = call.params
+    yield from ((1, 1, 1, 1, 0, 1),) * (3 - len(x))
+    yield from zip(x, y, w, params["stride"], params["padding"], params["dilation"], strict=True)
+
+
 @lowers("quantized_convolution")
 def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """Images of places with their channels last, then windows of them by weights in the same order; planes where each channel is its own."""
+    """Images of places with their channels last, then windows by weights in the same order; planes where each channel is its own."""
     space, y, x, scale = _operands(call, ctx)
     weight, bias, groups = ctx.place(call.inputs[1]), call.inputs[3], call.params["groups"]
     k = math.prod(weight.shape[1:])
@@ -83,12 +92,13 @@ def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
     planes = groups == x.shape[1] == y.shape[1]
     kernel = range(2, len(weight.shape))
     order = (0, 1, *kernel) if planes else (0, *kernel, 1)
-    turned = Place(weight.base, weight.offset, *(tuple(v[d] for d in order) for v in (weight.shape, weight.strides)), weight.dtype)
+    shape, strides = (tuple(v[d] for d in order) for v in (weight.shape, weight.strides))
+    turned = Place(weight.base, weight.offset, shape, strides, weight.dtype)
     if not turned.contiguous:
         target = space.like(turned, INT8)
         space.tasks += copy(target, turned, ctx)
         turned = target
-    sides = list(geometry(*(v.spec for v in (*call.inputs[:2], call.outputs[0])), call.params))
+    sides = list(geometry(call))
     windows = (x.shape[1], y.shape[1], groups, *(side[i] for i in range(6) for side in sides))
     image = x.shape[1] * math.prod(size + 2 * padding for size, _, _, _, padding, _ in sides)
     n, places = y.shape[0], math.prod(y.shape[2:])
