@@ -135,15 +135,13 @@ class Tensor(Families):
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if value is not None:
-            if not isinstance(value, Tensor):
-                raise TypeError(f"grad: a tensor or None, not {type(value).__name__}")
-            if value.shape != self.shape or value._array.dtype != self._array.dtype:
-                raise RuntimeError(
-                    f"grad: a gradient has its tensor's shape and dtype: {self.shape} {self.dtype}, not {value.shape} {value.dtype}"
-                )
-        tracer = current().tracer
-        if tracer is not None:
+        if not isinstance(value, Tensor | None):
+            raise TypeError(f"grad: a tensor or None, not {type(value).__name__}")
+        if value is not None and (value.shape != self.shape or value._array.dtype != self._array.dtype):
+            raise RuntimeError(
+                f"grad: a gradient has its tensor's shape and dtype: {self.shape} {self.dtype}, not {value.shape} {value.dtype}"
+            )
+        if (tracer := current().tracer) is not None:
             tracer.before_gradient(self)
         self._grad = value
 
