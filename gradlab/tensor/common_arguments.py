@@ -104,9 +104,9 @@ def _write(name: str, out: Any, result: Any, warn: bool) -> Any:
         )
     found, wanted = result._array.dtype, out._array.dtype
     if found != wanted:
-        kinds = rank(found) > rank(wanted) or (wanted == BOOL and found != BOOL)
+        loses = rank(found) > rank(wanted) or (wanted == BOOL and found != BOOL)
         mask = name in ("all", "any") and wanted == np.uint8  # what masks were once
-        if kinds or (not mask and (name in EXACT or name.rpartition(".")[2] in EXACT)):
+        if loses or (not mask and (name in EXACT or name.rpartition(".")[2] in EXACT)):
             raise RuntimeError(
                 f"{name}(): result type {from_numpy(found)} can't be cast to the desired output type {from_numpy(wanted)}; "
                 f"make out a tensor of the result's type"

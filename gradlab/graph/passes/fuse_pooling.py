@@ -16,7 +16,6 @@ from gradlab.graph.passes.graph_tools import Rewriting
 from gradlab.ops.conv import Sizes
 from gradlab.spec import Spec
 
-
 FLOATS = (FLOAT32, *HALF)
 
 

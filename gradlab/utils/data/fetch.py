@@ -87,7 +87,7 @@ class Fetcher:
                 sample = next(stream)
                 self.count += 1
                 return finished(recipe.collate, sample)
-            samples = list(itertools.islice(stream, min(recipe.batch_size, sys.maxsize)))
+            samples = list(itertools.islice(stream, min(recipe.batch_size or sys.maxsize, sys.maxsize)))
         except StopIteration:
             raise
         except Exception as error:
