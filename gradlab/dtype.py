@@ -188,7 +188,9 @@ def as_dtype(dtype: Any) -> DType:
 
 def as_numpy(dtype: Any) -> np.dtype[Any]:
     """The NumPy dtype of whatever `as_dtype` takes."""
-    return dtype.dtype if type(dtype) is DType else as_dtype(dtype).dtype
+    if type(dtype) is DType:
+        return dtype.dtype
+    return dtype if isinstance(dtype, np.dtype) and dtype in _BY_NUMPY and dtype.isnative else as_dtype(dtype).dtype
 
 
 def immediate(value: Any, dtype: np.dtype[Any]) -> Any:

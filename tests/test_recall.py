@@ -83,3 +83,97 @@ def test_numbers_that_are_kept_are_nobodys():
     assert recall.scalar(0.25, np.dtype("f")) is recall.scalar(0.25, np.dtype("f"))
     assert not recall.scalar(0.25, np.dtype("f")).flags.writeable
     assert not np.signbit(recall.scalar(0.0, np.dtype("f"))) and np.signbit(recall.scalar(-0.0, np.dtype("f")))
+
+
+DRAWS = {
+    "rand": lambda n: gl.rand(n), "rand of doubles": lambda n: gl.rand(n, dtype=gl.float64), "randn": lambda n: gl.randn(n),
+    "randn of doubles": lambda n: gl.randn(n, dtype=gl.float64), "randn of halves": lambda n: gl.randn(n, dtype=gl.float16),
+    "randint": lambda n: gl.randint(-5, 1000, (n,)), "wide": lambda n: gl.randint(-(2**62), 2**62, (n,)),
+    "randperm": lambda n: gl.randperm(n), "uniform_": lambda n: gl.zeros(n).uniform_(-2, 3), "normal_": lambda n: gl.zeros(n).normal_(1, 2),
+    "exponential_": lambda n: gl.zeros(n).exponential_(), "bernoulli_": lambda n: gl.zeros(n).bernoulli_(0.3),
+    "dropout": lambda n: gl.nn.functional.dropout(gl.ones(n), 0.4), "random_": lambda n: gl.zeros(n, dtype=gl.int64).random_(),
+    "strided": lambda n: gl.zeros(n, 2).t().uniform_(), "normal of tensors": lambda n: gl.normal(gl.zeros(n), gl.ones(n)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 2**63 + 5, -3])
+def test_numbers_that_are_read_ahead_are_those_of_the_stream(monkeypatch, seed):
+    def drawn():
+        gl.manual_seed(seed)
+        r = np.random.default_rng(1)
+        names = [*DRAWS]
+        sizes = (0, 1, 5, 16, 255, 1023, 1025, 3000)
+        return [DRAWS[names[r.integers(len(names))]](sizes[r.integers(8)]).double().numpy() for _ in range(300)]
+
+    ahead = drawn()
+    monkeypatch.setattr(gl.ops.random_cpu, "SMALL", -1)
+    for a, b in zip(ahead, drawn(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_was_read_ahead_is_nobodys():
+    gl.manual_seed(3)
+    first = [gl.randn(8) for _ in range(4)]
+    kept = [x.tolist() for x in first]
+    for x in first:
+        x.mul_(0)
+    gl.manual_seed(3)
+    assert [gl.randn(8).tolist() for _ in range(4)] == kept
+
+
+INDICES = (
+    0, -1, slice(None), slice(1, 3), slice(None, None, 2), slice(-9, 9), ..., (0, 1), (..., 0), (0, ...), (slice(1), -1), (None, 0), None,
+    (1, None, ..., 2), (..., slice(0, 2), ...), 7, -4, (0, 0, 0), (0, 9), slice(None, None, -1), slice(0, 0), (slice(None), slice(5, 1)),
+    True, (False, 0), 1.5, "a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_reading_and_writing_by_plain_indices(index):
+    values = np.arange(12, dtype="f").reshape(3, 4)
+    parts = index if isinstance(index, tuple) else (index,)
+    steps = [p.step for p in parts if isinstance(p, slice)]
+    try:
+        expected = values[index]
+        fine = not any(s is not None and s < 0 for s in steps)
+    except (IndexError, TypeError):
+        fine = False
+    x = gl.tensor(values)
+    if not fine:
+        with pytest.raises((IndexError, TypeError, ValueError)):
+            x[index]
+        with pytest.raises((IndexError, TypeError, ValueError)):
+            x[index] = 1.0
+        assert x.tolist() == values.tolist()
+        return
+    np.testing.assert_array_equal(x[index].numpy(), expected)
+    for value in (2.5, 3, gl.tensor(4.0), gl.tensor([5.0], dtype=gl.float64), gl.full(expected.shape, 6.0), gl.ones(1, 1, 1), gl.ones(9)):
+        y, own = gl.tensor(values), values.copy()
+        given = value.numpy().astype("f") if isinstance(value, gl.Tensor) else np.float32(value)
+        while given.ndim > expected.ndim and given.shape[0] == 1:  # as PyTorch
+            given = given[0]
+        try:
+            own[index] = np.broadcast_to(given, expected.shape)
+        except ValueError:
+            with pytest.raises((RuntimeError, ValueError)):
+                y[index] = value
+            continue
+        version = y._version
+        y[index] = value
+        np.testing.assert_array_equal(y.numpy(), own)
+        assert y._version > version
+
+
+def test_a_plain_write_is_seen_by_graphs():
+    x, kept = gl.ones(3, requires_grad=True), gl.ones(3)
+    y = (x * kept).sum()
+    kept[0] = 5.0
+    with pytest.raises(RuntimeError, match="in-place"):
+        y.backward()
+    with pytest.raises(RuntimeError):
+        x[0] = 1.0
+    index = gl.tensor([0, 1])
+    z = x[index].sum()
+    index[0] = 2
+    with pytest.raises(RuntimeError):
+        z.backward()

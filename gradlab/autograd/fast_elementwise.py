@@ -30,14 +30,14 @@ Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt
 new = object.__new__
 getframe = sys._getframe
 dot = ndarray.dot
-_scalars: dict[tuple[Any, float], Any] = {}
+_scalars: dict[Any, Any] = {}
 
 
 def _scalar(value: float, dtype: Any) -> Any:
     """A Python number as a 0-d array, kept: NumPy computes three times faster with one than with the number itself."""
-    key = (dtype, value)
+    key = (dtype, value) if value else (dtype, str(value))  # 0.0 equals -0.0
     found = _scalars.get(key)
-    if found is None or value == 0:  # 0.0 and -0.0 share a key
+    if found is None:
         if len(_scalars) > 1024:
             _scalars.clear()
         found = _scalars[key] = quietly(np.array, value, dtype)
@@ -341,7 +341,8 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
 
 
 def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth: int = 2) -> Callable[..., Any]:
-    """`batched` is the call for what is not two fitting matrices. Each input's gradient asks for the other input."""
+    """Of two matrices, or as many of each; `batched` is the call for others. Each input's gradient asks for the other input."""
+    cpu = op.cpu
 
     def call(a: Any, b: Any) -> Any:
         mode = current()
@@ -352,17 +353,20 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
         if type(x) is not ndarray or type(y) is not ndarray or mode.special:
             return apply(op, (a, b), {}) if getattr(x, "ndim", 0) == getattr(y, "ndim", 0) == 2 else batched(a, b)
         dtype = x.dtype
-        if y.dtype is not dtype or (dtype is not FLOAT32 and dtype is not FLOAT64) or x.ndim != 2 or y.ndim != 2:
+        if y.dtype is not dtype or (dtype is not FLOAT32 and dtype is not FLOAT64) or x.ndim != y.ndim or x.ndim < 2:
+            return batched(a, b)
+        flat = x.ndim == 2
+        if not flat and (x.shape[:-2] != y.shape[:-2] or x.size >= op.pays):
             return batched(a, b)
         if a._meta is not None:
             refresh(a)
         if b._meta is not None:
             refresh(b)
         try:
-            large = x.size >= op.pays <= y.size and x.shape[1] == y.shape[0]
+            large = flat and x.size >= op.pays <= y.size and x.shape[1] == y.shape[0]
             out = (by_kernel(op, (x, y), {}) if large else None)
             if out is None:
-                out = run(dot, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
+                out = run(dot if flat else cpu, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
         except (ValueError, RuntimeError):  # sizes that do not fit; another thread is in there
             return batched(a, b)
         t = new(Tensor)

@@ -13,7 +13,7 @@ from numpy import empty, ndarray
 from gradlab import call_site
 from gradlab.autograd import inplace
 from gradlab.autograd.base import LEAF, Differentiable
-from gradlab.autograd.general import apply, record, refresh
+from gradlab.autograd.general import apply, record, refresh, wrap
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, next_sequence
 from gradlab.autograd.recall import UNUSUAL, Inferred, infer, machine
@@ -65,6 +65,22 @@ def viewing(op: Op, node: type[Node]) -> Callable[..., Any]:
             t._edge = n
         inplace.mark_view(t, x, op, params, mode)
         return t
+
+    return call
+
+
+def dynamic(op: Op) -> Callable[..., Any]:
+    """A row of one input without a gradient whose result's size is known only then."""
+
+    def call(x: Any, **params: Any) -> Any:
+        array = getattr(x, "_array", None)
+        if type(array) is not ndarray or op.promote is not None or op.result is not None or array.dtype in UNUSUAL or current().special:
+            return apply(op, (x,), params)
+        if x._meta is not None:
+            refresh(x)
+            array = x._array
+        op.infer(Spec(array.shape, array.dtype), **params)
+        return wrap(op.quietly(array, **params))
 
     return call
 

@@ -102,6 +102,8 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """
     mode = current()
     if mode.special or not args:
+        if not mode.special and op.result is None and not op.dynamic and getattr(params.get("device"), "type", None) == "cpu":
+            return made(op, params)
         if mode.autocast is None or not recalling or not args or not mode.only_autocast():
             return compute(op, args, params, mode, None)
         if op.autocast is not None:
@@ -156,6 +158,19 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     if op.view:  # one of the library's: its arrays do not say whose memory they share
         inplace.mark_view(outs[0], args[0], op, params, mode)
     return t if op.result is None else tuple.__new__(op.result, outs)
+
+
+def made(op: Op, params: dict[str, Any]) -> Any:
+    """What a row without inputs makes on the CPU."""
+    spec = op.infer(**params)
+    if spec.dtype in HALF and not op.exact:
+        return compute(op, (), params, current(), None)
+    out = np.empty(spec.shape, spec.dtype)
+    try:
+        op.quietly(out, **{name: value for name, value in params.items() if name != "device"})
+    except TypeError:  # the backend says for which types it is not defined
+        return compute(op, (), params, current(), None)
+    return wrap(out)
 
 
 def on_host(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode) -> Any:

@@ -113,13 +113,14 @@ def remember(op: Op, given: Sequence[Any], arrays: Sequence[Any], params: dict[s
 
 def scalar(value: Any, dtype: Any) -> Any:
     """A number as a 0-d array that nobody writes to, kept: NumPy computes three times faster with one than with the number itself."""
-    found = _scalars.get((dtype, value))
-    if found is None or value == 0:  # 0.0 and -0.0 share a key
+    key = (dtype, value) if value else (dtype, str(value))  # 0.0 equals -0.0
+    found = _scalars.get(key)
+    if found is None:
         if len(_scalars) > 1024:
             _scalars.clear()
         found = np.asarray(immediate(value, dtype))
         found.flags.writeable = False
-        _scalars[dtype, value] = found
+        _scalars[key] = found
     return found
 
 

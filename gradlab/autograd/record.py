@@ -51,6 +51,8 @@ def _build(op: Op) -> Callable[..., Any]:
         return fast_elementwise.matrix_product(op, node, fast_rows.several_inputs(op))
     if op.view:
         return fast_rows.viewing(op, node)
+    if op.dynamic and not op.foreign and not op.steps and len(op.inputs) == 1:
+        return fast_rows.dynamic(op)
     if op.dynamic or op.foreign:
         return lambda *args, **params: apply(op, args, params)
     if len(op.inputs) == 1 and not op.variadic and op.result is None:

@@ -6,6 +6,7 @@ Tensors have at least one dimension here. The CPU functions accept an output tha
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from gradlab.dtype import COMPLEX, FLOAT32, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.indexing import add_flat, in_range
-from gradlab.spec import ShapeError, Spec
+from gradlab.spec import ShapeError, Spec, count
+
+FEW = 1 << 12  # elements of an index of which what is found once is kept
 
 
 def fits(name: str, big: tuple[int, ...], index: Spec, dim: int | None) -> None:
@@ -31,6 +34,21 @@ def fits(name: str, big: tuple[int, ...], index: Spec, dim: int | None) -> None:
 def addresses(name: str, shape: tuple[int, ...], index: Any, dim: int) -> Any:
     """For each element of the index its place in the flattened array of `shape`, as a flat array."""
     in_range(name, index, shape[dim], dim, shape, False)
+    if index.size <= FEW:
+        step, others = _others(shape, index.shape, dim)
+        total = index * step if step != 1 else index
+        return (total if others is None else total + others).reshape(-1)
+    return _addresses(shape, index, dim)
+
+
+@functools.lru_cache(64)
+def _others(shape: tuple[int, ...], own: tuple[int, ...], dim: int) -> tuple[int, Any]:
+    """What a place along `dim` counts for, and what the other dimensions add; None where that is nothing."""
+    others = np.broadcast_to(_addresses(shape, np.zeros(own, INT64), dim).reshape(own), own)
+    return count(shape[dim + 1 :]), others if others.any() else None
+
+
+def _addresses(shape: tuple[int, ...], index: Any, dim: int) -> Any:
     step = 1
     total: Any = 0
     for d in range(len(shape) - 1, -1, -1):
@@ -64,7 +82,8 @@ def add_at(name: str, y: Any, index: Any, src: Any, dim: int) -> None:
     places = addresses(name, y.shape, index, dim)
     direct = y.dtype not in HALF and y.flags.c_contiguous
     total = y.reshape(-1) if direct else y.astype(FLOAT32 if y.dtype in HALF else y.dtype, order="C").reshape(-1)
-    add_flat(total, places, np.broadcast_to(src, index.shape).reshape(-1).astype(total.dtype, copy=False))
+    values = (src if src.shape == index.shape else np.broadcast_to(src, index.shape)).reshape(-1)
+    add_flat(total, places, values.astype(total.dtype, copy=False))
     if not direct:
         y[...] = total.reshape(y.shape)
 
@@ -94,7 +113,7 @@ def scatter_cpu(x: Any, index: Any, src: Any, y: Any, *, dim: int) -> None:
     if y is not x:
         np.copyto(y, x)
     if places is not None:
-        values = np.broadcast_to(src, index.shape).reshape(-1)
+        values = src.reshape(-1) if src.shape == index.shape else src
         if y.flags.c_contiguous:
             y.reshape(-1)[places] = values
         else:

@@ -19,6 +19,7 @@ from gradlab.spec import DimensionError, ShapeError, Spec, count
 
 GROUP = 1 << 13  # elements for each place from which on a group's own sum is quicker than addition one by one
 MANY = 32  # numbers for each place from which on they add up in a double
+FEW = 1 << 12  # elements of a result that NumPy may make in a buffer of its own
 CHUNK = 1 << 18  # elements whose addresses are computed at a time when rows are added up
 
 
@@ -46,6 +47,8 @@ def in_range(name: str, places: Any, size: int, dim: int, shape: tuple[int, ...]
     """Raise DimensionError (an IndexError) unless all places lie in a dimension of that size."""
     if not places.size:
         return
+    if not wrap and places.dtype == INT64 and int(np.maximum.reduce(places.view(np.uint64), axis=None)) < size:
+        return  # read as unsigned, negative ones are larger than any size
     low, high = int(np.minimum.reduce(places, axis=None)), int(np.maximum.reduce(places, axis=None))
     if high >= size or low < (-size if wrap else 0):
         wrong = high if high >= size else low
@@ -140,6 +143,15 @@ def index_rule(x: Spec, at: Spec, *, dims: tuple[int, ...], wrap: bool) -> Spec:
 
 
 def index_cpu(x: Any, at: Any, y: Any, *, dims: tuple[int, ...], wrap: bool) -> None:
+    if wrap and 0 < y.size <= FEW:  # NumPy's own check is the cheapest
+        try:
+            if len(dims) == 1 and x.flags.c_contiguous:
+                x.take(at[0], dims[0], y, "raise")
+            else:
+                y[...] = x[numpy_key(at, dims)]
+            return
+        except IndexError:
+            pass
     for places, dim in zip(at, dims, strict=True):
         in_range("index", places, x.shape[dim], dim, x.shape, wrap)
     if not y.size:
@@ -247,7 +259,7 @@ embedding_backward: Op = Op("embedding_backward", lambda dy, at, *, rows, paddin
 
 
 def nonzero_cpu(x: Any) -> Any:
-    return np.argwhere(x)
+    return np.array(x.nonzero()).T if x.ndim else np.argwhere(x)
 
 
 nonzero = Op("nonzero", lambda x: Spec((count(x.shape), len(x.shape)), INT64), cpu=nonzero_cpu, exact=True, dynamic=True,

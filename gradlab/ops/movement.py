@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.kernel import Kernel, Movement
 from gradlab.op import Op
-from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_shapes, count
+from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_shapes, cached_sizes, count
 
 Index = tuple[Any, ...]  # canonical: of each dimension an int or (start, stop, step); None makes a new dimension
 
@@ -107,6 +107,7 @@ unsqueeze = Op("unsqueeze", lambda x, *, dim: Spec((*x.shape[:dim], 1, *x.shape[
                grad={"x": lambda g, dim: g.squeeze(dim)})  # fmt: skip
 
 
+@cached_sizes(4096)
 def numpy_index(index: Index) -> tuple[Any, ...]:
     """A canonical index as NumPy takes it; the trailing Ellipsis makes NumPy give a view also of a single element."""
     return (*(slice(*part) if isinstance(part, tuple) else part for part in index), Ellipsis)

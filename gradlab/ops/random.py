@@ -25,7 +25,6 @@ word(i // 2); every float is computed in float64, without contraction to fma, an
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -34,46 +33,23 @@ import numpy as np
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64, bfloat16, float16
 from gradlab.kernel import Kernel
 from gradlab.op import Op
-from gradlab.ops.random_cpu import box_muller
+from gradlab.ops.random_cpu import box_muller, halves, raw, read_ahead, stream
 from gradlab.ops.sort_cpu import first_of, order_of
 from gradlab.spec import ShapeError, Spec, broadcast_shapes
 
 WORD = (1 << 64) - 1
+FEW = 1 << 9  # words that NumPy sorts by their places as fast as `order_of` does
 CHUNK = 1 << 15  # elements at a time, so that words and temporaries stay in the cache; a multiple of 8
+_LOW, _HALF = np.array((1 << 32) - 1, np.uint64), np.array(32, np.uint64)
 _BITS = {FLOAT32: 24, float16.dtype: 11, bfloat16.dtype: 8}
-_local = threading.local()
-
-
-def stream(state: Any, offset: int) -> np.random.Generator:
-    """This thread's NumPy generator, at word `state[1] + offset` of seed `state[0]`. (`np.random` is imported at the first use.)"""
-    generator: np.random.Generator | None = getattr(_local, "generator", None)
-    if generator is None:
-        generator = _local.generator = np.random.Generator(np.random.Philox(key=0))
-    seed, used = state.tolist()
-    position = (used + offset) & WORD
-    source = generator.bit_generator
-    source.state = {
-        "bit_generator": "Philox", "state": {"counter": (position >> 2, 0, 0, 0), "key": (seed & WORD, 0)}, "buffer": (0, 0, 0, 0),
-        "buffer_pos": 4, "has_uint32": 0, "uinteger": 0,
-    }  # fmt: skip
-    if position & 3:
-        source.random_raw(position & 3, output=False)
-    return generator
-
-
-def raw(generator: np.random.Generator, size: int) -> Any:
-    """The next words."""
-    return generator.bit_generator.random_raw(size)
-
-
-def halves(generator: np.random.Generator, size: int) -> Any:
-    """The next half words: of each word the low, then the high 32 bits."""
-    return raw(generator, (size + 1) // 2).astype("<u8", copy=False).view("<u4")[:size]
 
 
 def in_chunks(y: Any, fill: Callable[[Any, int], None]) -> None:
     """Call `fill(part, start)` for consecutive parts of the flattened `y`."""
     target = y if y.flags.c_contiguous else np.empty(y.shape, y.dtype)
+    if target is y and y.size <= CHUNK:
+        fill(y.reshape(-1), 0)
+        return
     flat = target.reshape(-1)
     for start in range(0, flat.size, CHUNK):
         fill(flat[start : start + CHUNK], start)
@@ -104,10 +80,9 @@ def made_float(state: Spec, *, shape: tuple[int, ...], dtype: np.dtype[Any], **_
 
 
 def uniform_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low: float, high: float) -> None:
-    generator = stream(state, offset)
     bits = _BITS.get(y.dtype, 53)
     unit = low == 0 and high == 1
-    below = np.nextafter(y.dtype.type(high), y.dtype.type(low)) if high > low else y.dtype.type(low)
+    generator = read_ahead(state, offset, y.size if bits == 53 else (y.size + 1) // 2) or stream(state, offset)
 
     def fill(part: Any, _: int) -> None:
         if unit and bits in (24, 53):
@@ -122,20 +97,21 @@ def uniform_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low:
             return
         u *= high - low
         u += low
+        below = np.nextafter(y.dtype.type(high), y.dtype.type(low)) if high > low else y.dtype.type(low)
         np.minimum(u.astype(part.dtype), below, out=part)
 
     in_chunks(y, fill)
 
 
 def normal_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, mean: float, std: float) -> None:
-    generator = stream(state, offset)
+    generator = read_ahead(state, offset, y.size + 1) or stream(state, offset)
 
     def fill(part: Any, _: int) -> None:
         z = box_muller(generator, part.size)[: part.size]
         if std != 1:
-            z *= std
+            z = z * std
         if mean != 0:
-            z += mean
+            z = z + mean
         part[...] = z
 
     in_chunks(y, fill)
@@ -143,30 +119,36 @@ def normal_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, mean:
 
 def high_product(words: Any, factor: int) -> Any:
     """The high 64 bits of words · factor, from products of 32 bit halves."""
-    low, high = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
+    low, high = words & _LOW, words >> _HALF
     f_low, f_high = np.uint64(factor & 0xFFFFFFFF), np.uint64(factor >> 32)
     if not f_high:
-        return (high * f_low + (low * f_low >> np.uint64(32))) >> np.uint64(32)
+        low *= f_low
+        low >>= _HALF
+        high *= f_low
+        high += low
+        high >>= _HALF
+        return high
     middle = high * f_low + (low * f_low >> np.uint64(32))
     carry = (middle & np.uint64(0xFFFFFFFF)) + low * f_high
     return high * f_high + (middle >> np.uint64(32)) + (carry >> np.uint64(32))
 
 
 def integers_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low: int, high: int) -> None:
-    generator, size = stream(state, offset), high - low
+    generator, size = read_ahead(state, offset, y.size) or stream(state, offset), high - low
 
     def fill(part: Any, _: int) -> None:
         found = raw(generator, part.size)
         if size <= WORD:
             found = high_product(found, size)
-        found += np.uint64(low & WORD)
+        if low:
+            found = found + np.uint64(low & WORD)
         np.copyto(part, found.view(np.int64), casting="unsafe")
 
     in_chunks(y, fill)
 
 
 def exponential_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, rate: float) -> None:
-    generator = stream(state, offset)
+    generator = read_ahead(state, offset, y.size) or stream(state, offset)
 
     def fill(part: Any, _: int) -> None:
         u = generator.random(part.size)
@@ -178,7 +160,8 @@ def exponential_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, 
 
 
 def permutation_cpu(state: Any, y: Any, *, shape: tuple[int], dtype: Any, offset: int) -> None:
-    np.copyto(y, order_of(raw(stream(state, offset), shape[0]), 0, False), casting="unsafe")
+    words = raw(read_ahead(state, offset, shape[0]) or stream(state, offset), shape[0])
+    np.copyto(y, words.argsort(kind="stable") if len(words) < FEW else order_of(words, 0, False), casting="unsafe")
 
 
 def kernel(name: str) -> Kernel:
@@ -218,7 +201,7 @@ def dropout_cpu(x: Any, state: Any, y: Any, *, p: float, offset: int) -> None:
     if limit == 2**32:
         y.fill(0)
         return
-    generator, scale = stream(state, offset), y.dtype.type(1 / (1 - p))
+    generator, scale = read_ahead(state, offset, (y.size + 1) // 2) or stream(state, offset), y.dtype.type(1 / (1 - p))
     source = np.ascontiguousarray(x).reshape(-1)
     integer = f"i{y.dtype.itemsize}"
 
@@ -248,7 +231,7 @@ def probabilities(p: Spec, state: Spec, *, dtype: np.dtype[Any], offset: int) ->
 def bernoulli_cpu(p: Any, state: Any, y: Any, *, dtype: Any, offset: int) -> None:
     if not ((p >= 0) & (p <= 1)).all():  # NaN, too
         raise RuntimeError("bernoulli: probabilities lie between 0 and 1")
-    generator, source = stream(state, offset), np.ascontiguousarray(p).reshape(-1)
+    generator, source = read_ahead(state, offset, (y.size + 1) // 2) or stream(state, offset), np.ascontiguousarray(p).reshape(-1)
 
     def fill(part: Any, start: int) -> None:
         part[...] = halves(generator, part.size) < source[start : start + part.size].astype(FLOAT64) * 2.0**32

@@ -20,7 +20,7 @@ from gradlab.ops.memory import Foreign
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.common_arguments import made, plain, sized
 from gradlab.tensor.convert import moved
-from gradlab.tensor.from_data import filled, on_gpu, shared, values_in
+from gradlab.tensor.from_data import filled, on_gpu, plain_like, plain_range, shared, values_in
 from gradlab.tensor.memory_formats import checked, laid, laid_as
 from gradlab.tensor.shape import sizes
 
@@ -106,22 +106,18 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}; use tensor()")
     if public_dtype(array.dtype).dtype != array.dtype:
         raise ValueError(f"from_numpy: memory in the other byte order ({array.dtype.str}) cannot be shared; use tensor()")
-    if isinstance(array.base, np.ndarray):
-        return created(np.asarray(Foreign(array)).view(array.dtype))
-    return created(array.view(np.ndarray))
+    return created(np.asarray(Foreign(array)).view(array.dtype) if isinstance(array.base, np.ndarray) else array.view(np.ndarray))
 
 
 def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     try:
-        place = default_device() if device is None else Device(device)
-        shape = sizes(size)
-        if any(s < 0 for s in shape):
+        place, shape = default_device() if device is None else Device(device), sizes(size)
+        if shape and min(shape) < 0:
             raise RuntimeError(f"a size cannot be negative: {shape}")
         found = filled(shape, value, as_numpy(get_default_dtype() if dtype is None else dtype), place)
         return found.requires_grad_() if requires_grad else found
     except Exception as error:
-        name = sys._getframe(1).f_code.co_name
-        explain(error, name, _filled, (size, value, dtype, device), depth=1)
+        explain(error, sys._getframe(1).f_code.co_name, _filled, (size, value, dtype, device), depth=1)
 
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any) -> Tensor:
@@ -191,6 +187,8 @@ def full(
 
 def _like(name: str, input: Any, value: Any, dtype: Any, device: Any, requires_grad: bool, options: dict[str, Any]) -> Any:
     """One value in the shape and the order of another tensor, or in that of the option `memory_format`."""
+    if not options and dtype is None and device is None and not requires_grad and (simple := plain_like(input, value)) is not None:
+        return simple
     order = None
     if options or not getattr(getattr(input._array, "flags", None), "c_contiguous", True):
         order = laid_as(name, input, options.pop("memory_format", None))
@@ -247,6 +245,8 @@ def arange(
     >>> gl.arange(0, 1, 0.25)
     tensor([0.0000, 0.2500, 0.5000, 0.7500])
     """
+    if dtype is None is device is out and not (requires_grad or options) and (simple := plain_range(start, end, step)) is not None:
+        return simple
     if options:
         plain("arange", options)
     if out is not None:

@@ -13,8 +13,9 @@ from gradlab import ops
 from gradlab.advice import warn as tell
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
+from gradlab.autograd.recall import scalar
 from gradlab.autograd.record import apply, created, wrap
-from gradlab.device import Device
+from gradlab.device import Device, default_device
 from gradlab.dlpack import CUDA, CUDA_MANAGED, Carrier
 from gradlab.dtype import (
     BOOL,
@@ -199,6 +200,7 @@ def _fitting(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
     return quietly(array.astype, dtype, copy=False)
 
 
+MOST = 1 << 53  # whole numbers that floating point has
 _OWN = (np.ndarray, np.generic, bool, int, float, list, tuple)  # what has no memory on a GPU, and need not be asked
 
 
@@ -207,6 +209,38 @@ def on_gpu(data: Any) -> bool:
     if isinstance(data, _OWN) or not hasattr(data, "__dlpack_device__"):
         return False
     return int(data.__dlpack_device__()[0]) in (CUDA, CUDA_MANAGED)
+
+
+def operand(like: Any, value: Any, dtype: Any = None) -> Any:
+    """A number as a 0-d tensor of the dtype of `like` (or another one) beside it, for a row's input: its memory may be shared."""
+    array = like._array
+    chosen = array.dtype if dtype is None else dtype
+    plain = type(array) is np.ndarray and (chosen is FLOAT32 or chosen is FLOAT64) and (type(value) is float or type(value) is int)
+    if plain and -MOST <= value <= MOST and not current().special:
+        return wrap(scalar(value, chosen))
+    return like.new_full((), value) if dtype is None else like.new_full((), value, dtype=dtype)
+
+
+def plain_like(like: Any, value: Any) -> Any:
+    """A tensor of one number in the shape and dtype of `like`, or None where that is not the plainest case."""
+    array = like._array
+    if type(array) is not np.ndarray or not array.flags.c_contiguous or (array.dtype is not FLOAT32 and array.dtype is not FLOAT64):
+        return None
+    if (type(value) is not int and type(value) is not float) or not -MOST <= value <= MOST or current().special:
+        return None
+    made = np.empty(array.shape, array.dtype)
+    made.fill(value)
+    return wrap(made)
+
+
+def plain_range(start: Any, end: Any, step: Any) -> Any:
+    """A range of whole numbers on the CPU, or None where that is not the plainest case."""
+    first: Any
+    last: Any
+    first, last = (0, start) if end is None else (start, end)
+    if type(first) is not int or type(last) is not int or type(step) is not int or step <= 0 or not -MOST <= first <= last <= MOST:
+        return None
+    return None if current().special or default_device().type != "cpu" else wrap(np.arange(first, last, step, np.int64))
 
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Any:

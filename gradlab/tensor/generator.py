@@ -127,6 +127,16 @@ def part_of_batch(part: int, parts: int) -> Iterator[None]:
         batch_part.reset(token)
 
 
+def undisturbed(generator: Generator | None) -> Generator | None:
+    """The generator from which numbers on the CPU are drawn at once; None where a mode, a trace or a capture has a say, or the generator is
+    none of ours."""
+    if generator is None:
+        generator = default_generator
+    if current().special or batch_part.get() is not None or captured.get() is not None or type(generator) is not Generator:
+        return None
+    return generator
+
+
 def draw(generator: Generator | None, words: int, device: Device | None = None) -> tuple[Tensor, int]:
     """The state tensor and the constant `offset` to give to a random row that uses `words` words.
 

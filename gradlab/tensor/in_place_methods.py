@@ -27,7 +27,7 @@ def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **k
         if meta is not None:
             refresh(target)
         array = target._array
-        short = not mode.special and type(array) is ndarray and array.flags.writeable and _outside_graphs(target, mode)
+        short = not mode.special and type(array) is ndarray and array.flags.writeable and outside_graphs(target, mode)
         if not short:
             inplace.check(name, target, mode)
         old = inplace.alias(target) if mode.recording or not short else target  # a graph of the other inputs may keep it
@@ -45,7 +45,7 @@ def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **k
         explain(error, name, function, (target, *args), kwargs, depth=1)
 
 
-def _outside_graphs(target: Any, mode: Mode) -> bool:
+def outside_graphs(target: Any, mode: Mode) -> bool:
     """Whether a tensor may be written, and belongs to no graph that has to learn of it other than by the note of the write."""
     meta = target._meta
     if meta is not None and (meta.inference or (mode.recording and (meta.base is not None or meta.shut))):
@@ -59,7 +59,7 @@ def ordinary(target: Any, other: Any = None) -> bool:
     mode, x = current(), target._array
     if mode.special or type(x) is not ndarray or x.size >= SMALL or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64):
         return False
-    if not _outside_graphs(target, mode):
+    if not outside_graphs(target, mode):
         return False
     if target._meta is not None:
         refresh(target)

@@ -104,6 +104,30 @@ def bounds(part: slice) -> tuple[Any, ...]:
     return (start, stop, step)
 
 
+def basic(index: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any] | None:
+    """The parts of an index of integers, slices, None and one Ellipsis, as the slice row takes them; None for any other."""
+    found: list[Any] = []
+    dim, seen = 0, False
+    for part in index:
+        kind = type(part)
+        if kind is int or kind is slice:
+            if dim >= len(shape):
+                return None
+            found.append(checked(part, dim, shape) if kind is int else bounds(part))
+            dim += 1
+        elif part is None:
+            found.append(None)
+        elif part is Ellipsis:
+            left = len(shape) - sum([p is not None and p is not Ellipsis for p in index])
+            if left < 0 or seen:
+                return None
+            found += [ALL] * left
+            dim, seen = dim + left, True
+        else:
+            return None
+    return found
+
+
 def width(part: Any) -> int:
     """How many dimensions a part of an index (already an index tensor where it is one) takes."""
     if part is None or part is Ellipsis or part is True or part is False:

@@ -12,17 +12,18 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd import inplace
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current, widest
 from gradlab.autograd.record import bind, finish, refresh, wrap
-from gradlab.dtype import BOOL
+from gradlab.dtype import BOOL, INT64
 from gradlab.named_errors import explain, named_functions
 from gradlab.op import Op
 from gradlab.ops.indexing import picked_shape, place
 from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, spec_of
 from gradlab.tensor.convert import moved
-from gradlab.tensor.in_place_methods import assign
-from gradlab.tensor.index_parts import ALL, Parsed, as_index, bounds, checked, joined, known, match_mask, parse, width
+from gradlab.tensor.from_data import operand
+from gradlab.tensor.in_place_methods import assign, ordinary, outside_graphs
+from gradlab.tensor.index_parts import ALL, Parsed, as_index, basic, bounds, checked, joined, known, match_mask, parse, width
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -53,6 +54,16 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             return _slice(input, index=(checked(index, 0, shape),))
         if kind is slice and input._array.shape:
             return _slice(input, index=(bounds(index),))
+        if kind is tuple and (parts := basic(index, input._array.shape)) is not None:
+            return _slice(input, index=tuple(parts))
+        if isinstance(index, Differentiable):  # the commonest, without a list of parts
+            at: Any = index._array
+            if type(at) is np.ndarray and at.dtype is INT64 and at.ndim and input._array.shape and not current().special:
+                if index._meta is not None:
+                    refresh(index)
+                kept = input._edge is not None and current().recording  # then it is to be known if it is written
+                row: Any = index.unsqueeze(0) if kept else wrap(index._array[None])  # type: ignore[attr-defined]
+                return _index(input, row, dims=(0,), wrap=True)
         found = parse(index, input)
         advanced = found.advanced
         result: Any = input
@@ -82,6 +93,15 @@ def _masked(input: Any, dim: int, mask: Any) -> Tensor:
 # ---------------------------------------------------------------- writing
 
 
+KEPT = 1024  # calls whose rules were asked
+_inferred: set[Any] = set()
+
+
+def shares(a: Any, b: Any) -> bool:
+    """Whether two arrays may have elements in common. Two that own their memory do not."""
+    return a is b or ((a.base is not None or b.base is not None) and bool(np.may_share_memory(a, b)))
+
+
 def write_into(name: str, target: Tensor, op: Op, rest: Sequence[Any], params: dict[str, Any]) -> Any:
     """target = op(target, *rest), in place. Where possible the row writes straight into the memory: its `cpu` takes its input as output."""
     if target._meta is not None:
@@ -95,17 +115,27 @@ def write_into(name: str, target: Tensor, op: Op, rest: Sequence[Any], params: d
     arrays = [x._array for x in rest]
     if mode.special or not all(isinstance(a, np.ndarray) for a in (array, *arrays)):
         return assign(name, target, bind(op)(inplace.alias(target), *rest, **params))
-    op.infer(*map(spec_of, (array, *arrays)), **params)
+    key = (op, array.shape, array.dtype, *[f for a in arrays for f in (a.shape, a.dtype)], *params.items())
+    if key not in _inferred:
+        op.infer(*map(spec_of, (array, *arrays)), **params)
+        if len(_inferred) >= KEPT:
+            _inferred.clear()
+        _inferred.add(key)
+    arrays = [a.copy() if shares(a, array) else a for a in arrays]
+    if outside_graphs(target, mode) and not (mode.recording and any(x._edge is not None for x in rest)):
+        op.quietly(array, *arrays, array, **params)
+        inplace.written(version_of(target))
+        return target
     bind(op)
     twin = inplace.alias(target)
-    op.quietly(array, *(a.copy() if np.may_share_memory(a, array) else a for a in arrays), array, **params)
+    op.quietly(array, *arrays, array, **params)
     return inplace.write(name, target, finish(op, [twin, *rest], params, array, mode))
 
 
 def fitted(name: str, value: Any, shape: tuple[int, ...], like: Tensor) -> Any:
     """A value (number, array or tensor) in the dtype of `like`, broadcast to `shape`; sizes of 1 too many in front are dropped."""
     if not isinstance(value, Differentiable):
-        value = moved(wrap(np.asarray(value)), like.device) if isinstance(value, (np.ndarray, list, tuple)) else like.new_full((), value)
+        value = moved(wrap(np.asarray(value)), like.device) if isinstance(value, (np.ndarray, list, tuple)) else operand(like, value)
     own = value._array.shape
     while len(own) > len(shape) and own[0] == 1:
         own = own[1:]
@@ -117,7 +147,8 @@ def fitted(name: str, value: Any, shape: tuple[int, ...], like: Tensor) -> Any:
         raise ShapeError(f"{name}: a value of shape {value._array.shape} does not fit the indexed part of shape {shape}")
     if own != value._array.shape:
         value = value.reshape(own)
-    value = value.to(like._array.dtype)
+    if value._array.dtype != like._array.dtype:
+        value = value.to(like._array.dtype)
     return value if own == shape else value.expand(shape)
 
 
@@ -127,6 +158,8 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     Raises as `getitem`, ShapeError where the value does not fit, RuntimeError for a leaf that requires grad.
     """
     try:
+        if ordinary(input) and _written(input, index, value):
+            return
         inplace.check("__setitem__", input, current())
         found = parse(index, input)
         advanced = found.advanced + found.numbers
@@ -149,6 +182,53 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         write_into("__setitem__", target, ops.indexing.index_put, (at, value), {"dims": dims, "accumulate": False, "wrap": True})
     except Exception as error:
         explain(error, "__setitem__", setitem, (input, index, value))
+
+
+_PLAIN = frozenset({int, type(None)})
+_SIMPLE = frozenset({int, type(None), type(Ellipsis)})
+
+
+def _simple(part: Any) -> bool:
+    """Whether NumPy's index means here what ours does, of a tensor's dimension."""
+    kind = type(part)
+    if kind is slice:
+        step = part.step
+        return type(part.start) in _PLAIN and type(part.stop) in _PLAIN and (step is None or (type(step) is int and step > 0))
+    return kind in _SIMPLE
+
+
+def _written(target: Any, index: Any, value: Any) -> bool:
+    """NumPy's own writing into an `ordinary` target; False where that is not so plain."""
+    if type(value) is not float and type(value) is not int:
+        found = getattr(value, "_array", None)
+        if type(found) is not np.ndarray or found.dtype is not target._array.dtype or (value._edge is not None and current().recording):
+            return False
+        if value._meta is not None:
+            refresh(value)
+        value = value._array
+        if not value.size or value.ndim > target._array.ndim:
+            return False
+    if type(index) is tuple:
+        for part in index:
+            if not _simple(part):
+                return False
+        if Ellipsis not in index:  # so that a single element is a view, into which no vector goes
+            index = (*index, Ellipsis)
+    elif type(index) is int:
+        index = (index, Ellipsis)
+    elif not _simple(index):
+        at = getattr(index, "_array", None)
+        if type(at) is not np.ndarray or not at.ndim or (at.dtype is not INT64 and at.dtype is not BOOL):
+            return False
+        if index._meta is not None:
+            refresh(index)
+        index = index._array
+    try:
+        target._array[index] = value
+    except (ValueError, IndexError, TypeError, OverflowError):
+        return False  # the general way says what is wrong
+    inplace.written(version_of(target))
+    return True
 
 
 def _write_directly(target: Any, advanced: list[tuple[int, Any]], value: Any) -> bool:

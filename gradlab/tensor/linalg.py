@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import bind, operator
+from gradlab.autograd.mode import current
+from gradlab.autograd.record import bind, operator, refresh, wrap
+from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.named_errors import explain, named_functions
+from gradlab.quiet import quietly
 from gradlab.spec import ShapeError
 from gradlab.tensor.common_arguments import into, only_tensors
 
@@ -40,6 +45,8 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
             raise ShapeError(
                 f"matmul: both need at least one dimension, got shapes {input._array.shape} and {other._array.shape}; use * for numbers"
             )
+        if a <= 2 and b <= 2 and (found := _at_once(input, other, a, b)) is not None:
+            return found
         if a == 1 and b == 1:
             if input._array.shape != other._array.shape:
                 raise ShapeError(f"matmul: vectors of different lengths: {input._array.shape} @ {other._array.shape}")
@@ -49,6 +56,23 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
         return _matmul(input, other.unsqueeze(1)).squeeze(-1)
     except Exception as error:
         explain(error, "matmul", matmul, (input, other), {"out": out})
+
+
+def _at_once(input: Any, other: Any, a: int, b: int) -> Any:
+    """The product of a vector and a vector or matrix outside graphs, by the same call of BLAS; None where it is not so plain."""
+    x, y, mode = input._array, other._array, current()
+    if type(x) is not ndarray or type(y) is not ndarray or mode.special or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64):
+        return None
+    if y.dtype is not x.dtype or (mode.recording and (input._edge is not None or other._edge is not None)):
+        return None
+    if x.size >= ops.linalg.matmul.pays <= y.size or x.shape[-1] != y.shape[0]:
+        return None
+    if input._meta is not None:
+        refresh(input)
+    if other._meta is not None:
+        refresh(other)
+    found = quietly(ndarray.dot, input._array[None] if a == 1 else input._array, other._array[:, None] if b == 1 else other._array)
+    return wrap(found.reshape(() if a == b else -1))
 
 
 def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:

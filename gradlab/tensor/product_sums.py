@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
-from gradlab.dtype import HALF, INEXACT, wide
+from gradlab.dtype import FLOAT32, FLOAT64, HALF, INEXACT, wide
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.common_arguments import into, only_tensors
@@ -33,6 +33,9 @@ def unrounded(a: Tensor, b: Tensor) -> Any:
 def _combined(name: str, input: Any, product: Any, dtype: Any, beta: float, alpha: float) -> Tensor:
     """beta · input + alpha · product as `dtype`; a beta of 0 passes over `input`, also where it is NaN. For integers both are cut to
     integers."""
+    plain = alpha == 1 == beta and (dtype is FLOAT32 or dtype is FLOAT64) and input._array.shape == product._array.shape
+    if plain and input._array.dtype is product._array.dtype is dtype:
+        return product + input
     if input._array.dtype != dtype:
         if current().autocast is None:
             raise RuntimeError(f"{name}: tensors of one dtype, got {input._array.dtype} and {dtype}; convert one with .to()")

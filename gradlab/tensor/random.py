@@ -14,11 +14,12 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import apply, bind
+from gradlab.autograd.record import apply, bind, wrap
 from gradlab.device import Device, default_device
 from gradlab.dtype import (
     BOOL,
     COMPLEX,
+    FLOAT32,
     FLOAT64,
     FLOATING,
     INEXACT,
@@ -36,7 +37,7 @@ from gradlab.named_errors import named_functions
 from gradlab.spec import broadcast_shapes, count
 from gradlab.tensor import common_arguments
 from gradlab.tensor.complex import complex
-from gradlab.tensor.generator import Generator, draw
+from gradlab.tensor.generator import Generator, draw, undisturbed
 from gradlab.tensor.memory_formats import copied, laid_as
 from gradlab.tensor.shape import sizes
 
@@ -69,6 +70,7 @@ def _words(kind: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 
 _KINDS = {kind: getattr(_rows, f"random_{kind}") for kind in ("uniform", "normal", "integers", "exponential", "permutation")}
+WHOLE = frozenset({"integers", "permutation"})
 _device = functools.lru_cache(maxsize=64)(Device)  # of a name
 
 
@@ -76,6 +78,13 @@ def make(
     kind: str, shape: tuple[int, ...], dtype: np.dtype[Any], device: Device, generator: Generator | None, **params: Any
 ) -> Tensor:
     """Run the row `random_<kind>`. Complex numbers are made of two real ones; `std` is that of the number, mean that of the real part."""
+    if device.type == "cpu" and (dtype is FLOAT32 or dtype is FLOAT64 or (dtype is INT64 and kind in WHOLE)):
+        source = undisturbed(generator)
+        if source is not None:
+            y = np.empty(shape, dtype)
+            row = _KINDS[kind]
+            row.quietly((source._seed, source.advance(_words(kind, shape, dtype))), y, shape=shape, dtype=dtype, offset=0, **params)
+            return wrap(y)
     if dtype in COMPLEX:
         if kind not in ("normal", "uniform"):
             raise RuntimeError(f"random numbers of kind {kind} are real, not {from_numpy(dtype)}; make a complex number of two of them")
@@ -150,6 +159,7 @@ def integers(name: str, low: int, high: int, shape: Any, dtype: np.dtype[Any], d
     return make("integers", shape, dtype, device, generator, low=low, high=high)
 
 
+@functools.cache
 def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     """The range of integers in which the dtype holds each one exactly."""
     if dtype == BOOL:

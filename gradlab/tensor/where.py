@@ -18,6 +18,7 @@ from gradlab.dtype import INEXACT, iinfo, result_type
 from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.comparison import tensors_only
+from gradlab.tensor.from_data import operand
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -93,7 +94,7 @@ def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
     numbers = [x for x in (a, b) if not isinstance(x, Differentiable)]
     dtype = result_type([(t._array.dtype, len(t._array.shape)) for t in tensors], numbers)
     like: Any = tensors[0] if tensors else None
-    made = [x.to(dtype) if isinstance(x, Differentiable) else like.new_full((), x, dtype=dtype) for x in (a, b)]  # type: ignore[attr-defined]
+    made = [x.to(dtype) if isinstance(x, Differentiable) else operand(like, x, dtype) for x in (a, b)]  # type: ignore[attr-defined]
     return made[0], made[1]
 
 
@@ -140,7 +141,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
 def filled(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """As `masked_fill`, lying as its operands do: what other functions are made of."""
     if not isinstance(value, Differentiable):
-        value = input.new_full((), value)
+        value = operand(input, value)
     elif value._array.shape:
         raise RuntimeError(f"masked_fill: value is a number or a 0-d tensor, not one of shape {value._array.shape}; use where")
     else:
