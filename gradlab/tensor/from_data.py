@@ -240,7 +240,7 @@ def plain_range(start: Any, end: Any, step: Any) -> Any:
     first, last = (0, start) if end is None else (start, end)
     if type(first) is not int or type(last) is not int or type(step) is not int or step <= 0 or not -MOST <= first <= last <= MOST:
         return None
-    return None if current().special or default_device().type != "cpu" else wrap(np.arange(first, last, step, np.int64))
+    return None if current().special or default_device().type != "cpu" else wrap(np.arange(first, last, step, dtype=np.int64))
 
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Any:
