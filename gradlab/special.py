@@ -120,14 +120,14 @@ def entr(input: Tensor, *, out: Any = None) -> Tensor:
     """-x · log(x); 0 at 0, -inf below.
 
     >>> gl.special.entr(gl.tensor([0.0, 0.5]))
-    tensor([-0.0000, 0.3466])
+    tensor([0.0000, 0.3466])
     """
     if out is not None:
         return _into("entr", out, entr(input))
     tensors_only("entr", input)
     negative = input < 0
     positive = _filled(input, negative, 1)
-    return _filled(-xlogy(positive, positive), negative, -math.inf)
+    return _filled(xlogy(-positive, positive), negative, -math.inf)  # 0 at 0, not -0
 
 
 @rounds_once
@@ -144,7 +144,8 @@ def xlog1py(input: Any, other: Any, *, out: Any = None) -> Tensor:
     product: Any = input * other  # for the common dtype
     a: Any = input if isinstance(input, Differentiable) else product.new_full((), input)
     b: Any = other if isinstance(other, Differentiable) else product.new_full((), other)
-    return a * log1p(_where((a == 0) & ((b <= -1) | (b == math.inf)), 0.0, b))
+    zero = a == 0
+    return a * log1p(_where(zero & ((b <= -1) | (b == math.inf)), 0.0, b)) + _where(zero, 0.0, -0.0)  # what -0 is added to stays
 
 
 def i0e(input: Tensor, *, out: Any = None) -> Tensor:

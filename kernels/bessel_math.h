@@ -180,7 +180,7 @@ GRADLAB_CALLED double bessel_j0(double x) {
 }
 GRADLAB_CALLED double bessel_j1(double x) {
   const double a = abs(x), found = a > 5.0 ? bessel_far(1, a, false) : j1_near(a);
-  return x < 0.0 ? -found : found;
+  return signbit(x) ? -found : found;
 }
 GRADLAB_CALLED double bessel_y0(double x) {
   if (x > 5.0) return bessel_far(0, x, true);

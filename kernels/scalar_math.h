@@ -11,7 +11,7 @@
 // double. Functions of real analysis take float and double alone: the rows cast integers first.
 //
 // Accuracy. float on the CPU: branch-free polynomials that the compiler turns into vector loops, at most 2 ulp (exp, log) and
-// 4 ulp (the others; erfc 6), subnormal inputs and results included; tests/test_scalar_math.py holds them to it. double on the CPU: the
+// 4 ulp (the others; erfc 6; docs/numerics.md), subnormal inputs and results included; tests/test_scalar_math.py holds them to it. double on the CPU: the
 // C library. GPU: CUDA's own functions. CuPy compiles with -ftz=true, where float subnormals are zero.
 //
 // Compile for the CPU with -O3 -fwrapv -fno-math-errno -fno-trapping-math, never with -ffast-math: it would remove the NaN tests
@@ -96,9 +96,7 @@ GRADLAB_FUNCTION float scale(float p, int n) { return p * power_of_two(n >> 1) *
 // Comparisons are written so that NaN passes through.
 GRADLAB_FUNCTION float between(float x, float low, float high) { x = x < low ? low : x; return x > high ? high : x; }
 
-GRADLAB_FUNCTION float exp(float x) {
-  const Exponential e = exponential(between(x, -104.0f, 89.0f)); return scale(1.0f + e.minus_one, e.n);
-}
+GRADLAB_FUNCTION float exp(float x) { const auto e = exponential(between(x, -104.0f, 89.0f)); return scale(1.0f + e.minus_one, e.n); }
 GRADLAB_FUNCTION float exp2(float x) {
   x = between(x, -151.0f, 129.0f);
   const float shifted = x + 12582912.0f;
@@ -111,11 +109,13 @@ GRADLAB_FUNCTION float expm1(float x) {
   const float y = (half * e.minus_one + (half - 0.5f)) * 2.0f;
   return __builtin_fabsf(x) < 1e-9f ? x : y;
 }
+// An odd polynomial up to 5/8, so that differences from x keep their digits.
 GRADLAB_FUNCTION float tanh(float x) {
-  const Exponential e = exponential(2.0f * between(__builtin_fabsf(x), 0.0f, 10.0f));
-  const float power = power_of_two(e.n);
-  const float t = fused(power, e.minus_one, power - 1.0f);  // exp(2|x|) - 1
-  return __builtin_copysignf(t / (t + 2.0f), x);
+  const float a = __builtin_fabsf(x), s = x * x;
+  const float p = fused(fused(fused(fused(-5.70499105e-3f, s, 2.06390917e-2f), s, -5.37397154e-2f), s, 1.33314416e-1f), s, -3.33332807e-1f);
+  const Exponential e = exponential(2.0f * between(a, 0.0f, 10.0f));
+  const float power = power_of_two(e.n), t = fused(power, e.minus_one, power - 1.0f);  // exp(2|x|) - 1
+  return __builtin_copysignf(a < 0.625f ? fused(a * s, p, a) : t / (t + 2.0f), x);
 }
 
 // x = m 2^e with sqrt(1/2) <= m < sqrt(2), and log(m). Subnormals are brought into range first.
@@ -141,11 +141,11 @@ GRADLAB_FUNCTION float log(float x) {
   return at_edges_of_log(x, fused(l.e, 6.931457520e-01f, fused(l.e, 1.428606820e-06f, l.log_m)));
 }
 GRADLAB_FUNCTION float log2(float x) {
-  const Logarithm l = logarithm(x); return at_edges_of_log(x, l.e + l.log_m * 1.442695041f);
+  const Logarithm l = logarithm(x); return at_edges_of_log(x, fused(l.log_m, 1.442695022f, fused(l.log_m, 1.926e-08f, l.e)));
 }
 GRADLAB_FUNCTION float log10(float x) {
-  const Logarithm l = logarithm(x);
-  return at_edges_of_log(x, l.e * 3.010253906e-01f + (l.log_m * 4.342944819e-01f + l.e * 4.605038981e-06f));
+  const Logarithm l = logarithm(x); const float rest = fused(l.log_m, -1.0103e-08f, l.e * 4.605038981e-06f);
+  return at_edges_of_log(x, fused(l.e, 3.010253906e-01f, fused(l.log_m, 4.342944920e-01f, rest)));
 }
 GRADLAB_FUNCTION float log1p(float x) {
   const float u = 1.0f + x;
@@ -209,8 +209,8 @@ GRADLAB_FUNCTION Angle angle(float x) {
 }
 GRADLAB_FUNCTION float sine(Angle a) {
   const float t = a.r * a.r;
-  const float s = ((-1.951840823e-04f * t + 8.332190104e-03f) * t - 1.666665524e-01f) * (t * a.r) + a.r;
-  const float c = ((2.443066842e-05f * t - 1.388730132e-03f) * t + 4.166664556e-02f) * (t * t) + (1.0f - 0.5f * t);
+  const float s = fused(fused(fused(-1.951840823e-04f, t, 8.332190104e-03f), t, -1.666665524e-01f), t * a.r, a.r);
+  const float c = fused(fused(fused(2.443066842e-05f, t, -1.388730132e-03f), t, 4.166664556e-02f), t * t, fused(-0.5f, t, 1.0f));
   const float y = a.quadrant & 1u ? c : __builtin_copysignf(s, a.r);  // the sign of a zero, too
   return float_of(bits_of(y) ^ (a.quadrant & 2u) << 30);
 }

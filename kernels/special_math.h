@@ -106,6 +106,7 @@ GRADLAB_CALLED double polygamma(int n, double x) {
   else {
     const double t = x - round(x), other = n & 1 ? 1.0 : -1.0;
     sum = 1.0 / whole_power(t, s) + hurwitz(s, 1.0 + t);
+    if (!(n & 1) && abs(t) == 0.5) return sign * hurwitz(s, 1.0 - x);  // halfway between poles what lies on both sides cancels
     if (t != x) sum += other * (hurwitz(s, 1.0 - t) - hurwitz(s, 1.0 - x));
   }
   return sign * sum;
@@ -140,9 +141,8 @@ GRADLAB_CALLED double log_ndtr(double x) {
   if (x < -1.0) return log(0.5 * erfcx_right(-a)) - 0.5 * x * x;
   return log1p(-0.5 * erfc(a));
 }
-// The normal quantile: M. J. Wichura, "Algorithm AS 241", Appl. Statist. 37 (1988).
-GRADLAB_CALLED double ndtri(double p) {
-  const double q = p - 0.5;
+// The normal quantile of 1/2 + q, with what is left to 0 or 1: M. J. Wichura, "Algorithm AS 241", Appl. Statist. 37 (1988).
+GRADLAB_CALLED double normal_quantile(double q, double rest) {
   if (abs(q) <= 0.425) {
     const double r = 0.180625 - q * q;
     return q * horner(r, 2509.0809287301227, 33430.57558358813, 67265.7709270087, 45921.95393154987, 13731.69376550946,
@@ -150,7 +150,7 @@ GRADLAB_CALLED double ndtri(double p) {
            horner(r, 5226.495278852854, 28729.085735721943, 39307.89580009271, 21213.794301586597, 5394.196021424751,
                   687.1870074920579, 42.31333070160091, 1.0);
   }
-  const double s = sqrt(-log(q < 0.0 ? p : 1.0 - p));
+  const double s = sqrt(-log(rest));
   if (isinf(s)) return copysign(s, q);
   double value;
   if (s <= 5.0) {
@@ -168,6 +168,8 @@ GRADLAB_CALLED double ndtri(double p) {
   }
   return copysign(value, q);
 }
+GRADLAB_FUNCTION double ndtri(double p) { return normal_quantile(p - 0.5, p < 0.5 ? p : 1.0 - p); }
+GRADLAB_FUNCTION double erfinv(double x) { return 0.70710678118654752440 * normal_quantile(0.5 * x, 0.5 - 0.5 * abs(x)); }
 
 // ---- the incomplete gamma functions: DLMF ------------------------------------------------------------------------------------------------
 
@@ -306,6 +308,7 @@ GRADLAB_FUNCTION float polygamma(int n, float x) { return float(polygamma(n, dou
 GRADLAB_FUNCTION float erfcx(float x) { return float(erfcx(double(x))); }
 GRADLAB_FUNCTION float log_ndtr(float x) { return float(log_ndtr(double(x))); }
 GRADLAB_FUNCTION float ndtri(float x) { return float(ndtri(double(x))); }
+GRADLAB_FUNCTION float erfinv(float x) { return float(erfinv(double(x))); }
 GRADLAB_FUNCTION float igamma(float a, float x) { return float(igamma(double(a), double(x))); }
 GRADLAB_FUNCTION float igammac(float a, float x) { return float(igammac(double(a), double(x))); }
 GRADLAB_FUNCTION float zeta(float s, float q) { return float(zeta(double(s), double(q))); }

@@ -208,8 +208,7 @@ def log_of_one_more(z: Any) -> Any:
     e -= u - 1
     e /= u
     e += np.log(u, u)
-    e += np.maximum(z, z.dtype.type(0))
-    return e
+    return np.add(e, np.maximum(z, z.dtype.type(0)), e)
 
 
 def mish_cpu(x: Any, y: Any) -> None:
@@ -264,7 +263,7 @@ def softplus_cpu(x: Any, y: Any, *, beta: float, threshold: float) -> None:
 def softplus_backward_cpu(dy: Any, x: Any, y: Any, *, beta: float, threshold: float) -> None:
     """dy·sigmoid(beta·x), or dy where beta·x is above the threshold."""
     z = np.multiply(x, x.dtype.type(beta), np.empty_like(x))
-    s = sigmoid_of(z)
+    s = np.exp(np.minimum(z, 0)) / (1 + np.exp(-np.abs(z)))  # e^-z would overflow where the result is below the normal numbers
     large = z > threshold
     if large.any():
         s[large] = 1
@@ -287,11 +286,11 @@ softplus_backward: Op = Op("softplus_backward", derivative, params=("beta", "thr
 
 
 def logsigmoid_cpu(x: Any, y: Any) -> None:
-    np.negative(log_of_one_more(np.negative(x, np.empty_like(y))), y)
+    np.subtract(0, log_of_one_more(np.negative(x, np.empty_like(y))), y)  # 0 at ∞, not -0
 
 
 logsigmoid = Op("logsigmoid", same, cpu=logsigmoid_cpu, cuda=Elementwise("minimum(x, T(0)) - log1p(exp(-abs(x)))"), promote="float",
-                grad={"x": lambda g, x: g * (-x).sigmoid()})  # fmt: skip
+                grad={"x": lambda g, x: softplus_backward(g, -x, beta=1.0, threshold=1e4)})  # fmt: skip
 
 
 def elu_cpu(x: Any, y: Any, *, alpha: float, scale: float, slope: float) -> None:
@@ -305,7 +304,7 @@ def elu_cpu(x: Any, y: Any, *, alpha: float, scale: float, slope: float) -> None
     y *= kind(2 * alpha * scale)
     np.maximum(x, kind(0), out=below)
     below *= kind(scale)
-    y += below
+    np.copysign(np.add(y, below, y), x if alpha * scale > 0 else y, y)  # -0 stays
 
 
 @spread
@@ -328,7 +327,7 @@ def _elu_second(g: Any, dy: Any, x: Any, alpha: float, scale: float, slope: floa
 
 _ELU = ("alpha", "scale", "slope")
 elu = Op("elu", like_input, params=_ELU, cpu=elu_cpu, promote="float",
-         cuda=Elementwise("where(x > T(0), x * T(scale), expm1(minimum(x, T(0)) * T(slope)) * (T(alpha) * T(scale)))"),
+         cuda=Elementwise("where(x > T(0), x * T(scale), expm1(minimum(T(0), x) * T(slope)) * (T(alpha) * T(scale)))"),
          grad={"x": lambda g, x, alpha, scale, slope: elu_backward(g, x, alpha=alpha, scale=scale, slope=slope)})  # fmt: skip
 elu_backward: Op = Op("elu_backward", derivative, params=_ELU, cpu=elu_backward_cpu, promote="float",
                       cuda=Elementwise("dy * where(x > T(0), T(scale), "

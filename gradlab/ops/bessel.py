@@ -62,10 +62,10 @@ def _cpu(order: int, scaled: bool) -> Any:
     return cpu
 
 
-def _ratio(y: Any, x: Any, at_zero: float) -> Any:
-    """y / x, its limit at 0 there."""
-    zero = x == 0
-    return (y / x.masked_fill(zero, 1)).masked_fill(zero, at_zero)
+def _ratio(y: Any, x: Any) -> Any:
+    """I1(x) / x: where x is tiny its limit 1/2, since y may have been rounded to 0; 0 where y overflows, as what it is taken from does."""
+    tiny = x.abs() < 1e-18
+    return (y / x.masked_fill(tiny, 1)).masked_fill(tiny, 0.5).masked_fill(y.isinf(), 0)
 
 
 i0: Op = Op("i0", same, cpu=_cpu(0, False), cuda=Elementwise("bessel_i0(x)"), promote="float",
@@ -73,6 +73,6 @@ i0: Op = Op("i0", same, cpu=_cpu(0, False), cuda=Elementwise("bessel_i0(x)"), pr
 i0e: Op = Op("i0e", same, cpu=_cpu(0, True), cuda=Elementwise("bessel_i0e(x)"), promote="float", sharp=True,
              grad={"x": lambda g, x, y: g * (i1e(x) - x.sign() * y)})  # fmt: skip
 i1: Op = Op("i1", same, cpu=_cpu(1, False), cuda=Elementwise("bessel_i1(x)"), promote="float", sharp=True,
-            grad={"x": lambda g, x, y: g * (i0(x) - _ratio(y, x, 0.5))})  # fmt: skip
+            grad={"x": lambda g, x, y: g * (i0(x) - _ratio(y, x))})  # fmt: skip
 i1e: Op = Op("i1e", same, cpu=_cpu(1, True), cuda=Elementwise("bessel_i1e(x)"), promote="float", sharp=True,
-             grad={"x": lambda g, x, y: g * (i0e(x) - _ratio(y, x, 0.5) - x.sign() * y)})  # fmt: skip
+             grad={"x": lambda g, x, y: g * (i0e(x) - _ratio(y, x) - x.sign() * y)})  # fmt: skip

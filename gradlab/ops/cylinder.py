@@ -80,7 +80,7 @@ def piecewise(x: Any, limit: float, below: Callable[[Any], Any], above: Callable
 def bessel_j(order: int, x: Any) -> Any:
     """J(x) of float64 numbers."""
     found = piecewise(np.abs(x), 5.0, lambda a: first_near(order, a), lambda a: far(order, a, False))
-    return np.where(x < 0, -found, found) if order else found
+    return np.where(np.signbit(x), -found, found) if order else found
 
 
 def bessel_y(order: int, x: Any) -> Any:
@@ -136,9 +136,9 @@ def _row(name: str, function: Any, options: tuple[Any, ...], expression: str, sl
 
 
 def _over(y: Any, x: Any, at_zero: float) -> Any:
-    """y / x, its limit at 0 there."""
-    zero = x == 0
-    return (y / x.masked_fill(zero, 1)).masked_fill(zero, at_zero)
+    """y / x, its limit at 0 where x is tiny: y may have been rounded to 0 there."""
+    tiny = x.abs() < 1e-18
+    return (y / x.masked_fill(tiny, 1)).masked_fill(tiny, at_zero)
 
 
 bessel_j0 = _row("bessel_j0", bessel_j, (0,), "bessel_j0", lambda g, x: -g * bessel_j1(x))

@@ -143,6 +143,11 @@ def cotangent_derivative(n: int, c: Any) -> Any:
     return horner(c, tuple(reversed(coefficients)))
 
 
+def cotangent(x: Any) -> Any:
+    """The cotangent of πx, which is 0 halfway between integers."""
+    return np.where(np.abs(x - np.rint(x)) == 0.5, 0, 1 / np.tan(turn(x)))
+
+
 def polygamma_cpu(x: Any, y: Any, *, n: int) -> None:
     """(-1)^(n+1) n! Σ 1 / (x + k)^(n+1) over k >= 0."""
     wide = x.astype(np.float64)
@@ -160,7 +165,7 @@ def polygamma_cpu(x: Any, y: Any, *, n: int) -> None:
         found = found + np.where(low, 1 / (right + k) ** s, 0)
     sign = -1.0 if n % 2 == 0 else 1.0
     found = found * (sign * math.factorial(n))
-    mirrored = (1.0 if n % 2 == 0 else -1.0) * found - math.pi ** (n + 1) * cotangent_derivative(n, 1 / np.tan(turn(wide)))
+    mirrored = (1.0 if n % 2 == 0 else -1.0) * found - math.pi ** (n + 1) * cotangent_derivative(n, cotangent(wide))
     found = np.where(left, mirrored, found)
     pole = (wide <= 0) & (wide == np.floor(wide))
     np.copyto(y, np.where(pole, sign * np.inf, found), casting="same_kind")

@@ -2,7 +2,7 @@
 
 Sources: float64 erf and erfc are W. J. Cody, "Rational Chebyshev approximation for the error function", Math. Comp. 23 (1969); erfinv is
 M. J. Wichura, "Algorithm AS 241: the percentage points of the normal distribution", Appl. Statist. 37 (1988). float32 erf
-and Φ are our own minimax fits of one rational function each, cheap because it has no branches.
+and Φ are our own minimax fits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.spec import same
 
-# erf(x) = x·P(x²)/Q(x²), coefficients from the lowest power up; from LIMIT_32 on erf rounds to 1
-# (and this evaluation, in float32, is exactly 1 there)
-P_32 = (1.12837915, 0.190780744, 0.0527898415, 0.00377946811, 0.000284804044, 2.04197572e-06)
-Q_32 = (1.0, 0.502407749, 0.114256213, 0.0149971542, 0.00116517601, 3.80038891e-05)
-LIMIT_32 = 3.9200003147125244
+# erf(a) = a + a·P(a²) below 1, 1 - e^Q(a) from there on, coefficients from the highest power down
+INNER_32 = (7.920368080e-05, -8.030761383e-04, 5.190733820e-03, -2.685512602e-02, 1.128361821e-01, -3.761262894e-01, 1.283791661e-01)
+OUTER_32 = (1.863801735e-04, -2.947674599e-03, 2.183814161e-02, -1.031069160e-01, -6.381446719e-01, -1.127089262e00, -3.415129613e-04)
 
 # e^(a²/2)·2Φ(-a) of 0 <= a <= TAIL_32, where Φ(-a) rounds to 0, coefficients from the highest power down
 TAIL_P_32 = (0.0342369945, 0.239659968, 0.72498015, 0.999999609)
@@ -67,6 +65,14 @@ def horner(t: Any, coefficients: tuple[float, ...], out: Any = None) -> Any:
     return out
 
 
+def horner_of(t: Any, coefficients: tuple[float, ...]) -> Any:
+    """The same of a tensor, in new memory."""
+    found = t * coefficients[0]
+    for c in coefficients[1:-1]:
+        found = (found + c) * t
+    return found + coefficients[-1]
+
+
 def blocks(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     """Flat pieces of `x` and of the contiguous `y`."""
     flat, out = x.reshape(-1), y.reshape(-1)
@@ -75,12 +81,18 @@ def blocks(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def erf_32(x: Any, y: Any) -> None:
-    """At most 4e-7 off."""
-    z = np.clip(x, np.float32(-LIMIT_32), np.float32(LIMIT_32))
-    t = z * z
-    z *= horner(t, P_32[::-1], y)
-    np.true_divide(z, horner(t, Q_32[::-1], y), y)
-    np.clip(y, np.float32(-1), np.float32(1), y)
+    """At most 1.3 units in the last place off: below 1 an odd polynomial, above 1 - e^-q, where few of the exponential's digits count."""
+    a = np.minimum(np.abs(x), np.float32(4))  # erf(4) rounds to 1
+    outer = np.exp(horner(a, OUTER_32))
+    np.subtract(np.float32(1), outer, outer)
+    near = a < 1
+    t = np.minimum(a, np.float32(1))
+    t *= t
+    t = horner(t, INNER_32)
+    t *= a
+    t += a
+    np.copyto(outer, t, where=near)
+    np.copysign(outer, x, y)
 
 
 def normal_32(x: Any, y: Any) -> None:
@@ -226,35 +238,24 @@ def ndtri_cpu(x: Any, y: Any) -> None:
         np.copyto(out, found, casting="same_kind")
 
 
-def text(t: str, coefficients: tuple[float, ...]) -> str:
-    """The polynomial as an expression."""
-    found = f"T({coefficients[0]!r})"
-    for c in coefficients[1:]:
-        found = f"({found} * {t} + T({c!r}))"
-    return found
-
-
-def ratio(t: str, above: tuple[float, ...], below: tuple[float, ...]) -> str:
-    """The rational function as an expression."""
-    return f"{text(t, above)} / {text(t, below)}"
-
-
-_Q, _R = "(T(0.5) * x)", "(T(0.180625) - T(0.25) * x * x)"
-_S = "sqrt(-log(T(0.5) - T(0.5) * abs(x)))"
-ERFINV_EXPRESSION = (
-    f"T(0.7071067811865476) * where(abs(x) <= T(0.85), {_Q} * {ratio(_R, WICHURA_A, WICHURA_B)}, "
-    f"copysign(where(isinf({_S}), {_S}, where({_S} <= T(5), {ratio(f'({_S} - T(1.6))', WICHURA_C, WICHURA_D)}, "
-    f"{ratio(f'({_S} - T(5))', WICHURA_E, WICHURA_F)})), x))"
-)
-
 erf = Op("erf", same, cpu=erf_cpu, cuda=Elementwise("erf(x)"), promote="float",
          grad={"x": lambda g, x: g * ((x * x).neg().exp() * (2 / math.sqrt(math.pi)))})  # fmt: skip
 erfc = Op("erfc", same, cpu=erfc_cpu, cuda=Elementwise("erfc(x)"), promote="float",
           grad={"x": lambda g, x: g * ((x * x).neg().exp() * (-2 / math.sqrt(math.pi)))})  # fmt: skip
-erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise(ERFINV_EXPRESSION), promote="float", autocast="float32", sharp=True,
+erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise("erfinv(x)"), promote="float", autocast="float32", sharp=True,
             grad={"x": lambda g, y: g * ((y * y).exp() * (math.sqrt(math.pi) / 2))})  # fmt: skip
+
+
+def _erfcx_gradient(g: Any, x: Any, y: Any) -> Any:
+    """2x·erfcx(x) - 2/√π; beyond 4, where the two nearly cancel, the rest of Cody's third range, which is left of them."""
+    far = x > 4
+    t = x.masked_fill(~far, 4).square().reciprocal()
+    rest = t * horner_of(t, CODY_P) / horner_of(t, CODY_Q)
+    return g * (2 * x.masked_fill(far, 0) * y - 2 / math.sqrt(math.pi)).where(~far, rest * -2)
+
+
 erfcx: Op = Op("erfcx", same, cpu=erfcx_cpu, cuda=Elementwise("erfcx(x)"), promote="float", sharp=True,
-               grad={"x": lambda g, x, y: g * (2 * x * y - 2 / math.sqrt(math.pi))})  # fmt: skip
+               grad={"x": _erfcx_gradient})  # fmt: skip
 log_ndtr = Op("log_ndtr", same, cpu=log_ndtr_cpu, cuda=Elementwise("log_ndtr(x)"), promote="float",
               grad={"x": lambda g, x: g * (math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5)))})  # fmt: skip
 ndtri = Op("ndtri", same, cpu=ndtri_cpu, cuda=Elementwise("ndtri(x)"), promote="float", sharp=True,

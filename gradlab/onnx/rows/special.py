@@ -137,19 +137,29 @@ def log_ndtr(e: Emitter, x: Wire) -> Any:
     return e.where(e("Less", x, -1.0), low, log1p(e, erfc(e, x * math.sqrt(0.5)) * -0.5))
 
 
-@exports("ndtri")
-def ndtri(e: Emitter, x: Wire) -> Any:
-    """The normal quantile by Wichura's three ranges (gradlab/ops/special.py); infinite at 0 and 1, NaN beyond."""
-    q = x - 0.5
+def quantile(e: Emitter, q: Any, rest: Any) -> Any:
+    """The normal quantile of 1/2 + q, with what is left to 0 or 1, by Wichura's three ranges (gradlab/ops/special.py)."""
     r = 0.180625 - q * q
     centre = q * (horner(r, WICHURA_A) / horner(r, WICHURA_B))
-    s = e("Sqrt", -e("Log", e("Min", x, 1.0 - x)))
+    s = e("Sqrt", -e("Log", rest))
     near, far = s - 1.6, e("Min", s, 28.0) - 5.0
     close = horner(near, WICHURA_C) / horner(near, WICHURA_D)
     tail = e.where(e("LessOrEqual", s, 5.0), close, horner(far, WICHURA_E) / horner(far, WICHURA_F))
     tail = e.where(e("IsInf", s), math.inf, tail)
     tail = e.where(e("Less", q, 0.0), -tail, tail)
     return e.where(e("LessOrEqual", e("Abs", q), 0.425), centre, tail)
+
+
+@exports("ndtri")
+def ndtri(e: Emitter, x: Wire) -> Any:
+    """The normal quantile; infinite at 0 and 1, NaN beyond."""
+    return quantile(e, x - 0.5, e("Min", x, 1.0 - x))
+
+
+@exports("erfinv")
+def erfinv(e: Emitter, x: Wire) -> Any:
+    """The quantile of (1 + x)/2, over √2."""
+    return quantile(e, x * 0.5, 0.5 - e("Abs", x) * 0.5) * math.sqrt(0.5)
 
 
 # ---------------------------------------------------------------- Bessel functions (DLMF 10.25.2 and 10.40.1)

@@ -1,0 +1,1 @@
+"""Measures how exact each operation is, beside PyTorch (`python -m tests.numerics`)."""

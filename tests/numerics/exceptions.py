@@ -1,0 +1,15 @@
+"""Where PyTorch is more exact by more than a factor of two, and why that stays: patterns of "part entry dtype form"."""
+
+SMALL = "at most 2 units"
+EXCEPTIONS: dict[str, str] = {
+    SMALL: "At most 2 ulp: vector loops of polynomials, ours or NumPy's. PyTorch's library (SLEEF) promises 1 ulp for the same functions; "
+           "on these points it has less.",
+    "y (exp|F.softplus|F.logsigmoid) float32 numpy|d0 exp float32 numpy":
+        "NumPy's own float32 `exp`, off by up to 2.1 ulp, and what is made of it.",
+    "y erfc float32 .*":
+        "The exponential times a quotient of polynomials, up to 3 ulp: a branch-free float32 loop, which GELU runs at every step.",
+    "d0 (tanh|F.tanhshrink) .*":
+        "The slope is computed from the result, 1 - y², as PyTorch's: where y has been rounded to nearly 1 (or the slope itself nearly "
+        "cancels) no digits are left in either.",
+    "y mean 0 float32 numpy": "NumPy adds row after row, PyTorch by pairs of blocks; both within 3 eps of the sum of magnitudes.",
+}  # fmt: skip
