@@ -88,6 +88,15 @@ class Emitter:
         self._packed: dict[Any, Place] = {}
         self.scratch_size = self.own_size = self._taken = 0
         self.may_fail = False
+        self.bodies: list[tuple[str, list[str]]] = []  # of control flow: each function's head and its lines
+        self.fixed: list[Any] = []  # arrays of the program, in the order of their numbers
+
+    def inside(self) -> Emitter:
+        """An emitter of a function's lines, with work space of its own; all else is shared."""
+        inner = Emitter({}, self.small)
+        for name in ("functions", "parts", "scalars", "activations", "constants", "_packed", "bodies", "fixed"):
+            setattr(inner, name, getattr(self, name))
+        return inner
 
     # ---- memory
 
@@ -112,7 +121,6 @@ class Emitter:
             return self._packed[key]
         array = np.ascontiguousarray(array)
         place = place_of(CONSTANT - len(self.constants), Spec(array.shape, array.dtype))
-        self.names[place.base] = f"@C{len(self.constants)}@"
         self.constants.append((name, array))
         if key is not None:
             self._packed[key] = place
@@ -122,7 +130,7 @@ class Emitter:
         """A place as a C expression of type (const) char * or void *."""
         if place is None:
             return "NULL"
-        name = self.names[place.base] if place.base != SCRATCH else "S"
+        name = "S" if place.base == SCRATCH else f"@C{CONSTANT - place.base}@" if place.base <= CONSTANT else self.names[place.base]
         return f"{name} + {place.offset}" if place.offset else name
 
     # ---- text
@@ -147,6 +155,11 @@ class Emitter:
         """A line of the run."""
         self.may_fail = self.may_fail or fails
         self.lines.append(f"if ((error = {text}) != 0) return error;" if fails else f"{text};")
+
+    def block(self, lines: Sequence[str]) -> None:
+        """Lines of several statements, as they are."""
+        self.may_fail = True
+        self.lines.extend(lines)
 
     # ---- operands as a kernel needs them
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradlab.backends.native.place import ARENA, Place
 from gradlab.deploy.emitter import EMIT, RUNTIME, Emitter, Step
+from gradlab.deploy.flow import bodies, emit_flow, is_flow
 from gradlab.deploy.freezing import Frozen
 from gradlab.deploy.loops import activation_case, emit_loop, scalar_files, why_not
 from gradlab.deploy.rows import convs, indexing, movements, products, quantized, reductions, rowwise
@@ -65,8 +66,13 @@ def reasons(frozen: Frozen) -> list[str]:
     found = []
     for call in frozen.calls:
         reason = ""
-        emitted = call.op.name in EMIT and is_ours(call.op)
-        if call.op.dynamic:
+        emitted = (call.op.name in EMIT and is_ours(call.op)) or is_flow(call)
+        if is_flow(call):
+            try:
+                found += [text for body in bodies(call) for text in reasons(body)]
+            except Unsupported as error:
+                reason = str(error)
+        elif call.op.dynamic:
             reason = f"the size of its result depends on values; use {call.op.instead}"
         elif not emitted and (reason := why_not(call)) == "it is not elementwise":
             reason = "the runner has no C for it"
@@ -89,16 +95,32 @@ def generate(frozen: Frozen, name: str, static: bool = False) -> Text:
     problems = reasons(frozen)
     if problems:
         raise Refused("; ".join(dict.fromkeys(problems)))
+    out = Emitter({}, small=static)
+    line, arranged = _written(frozen, out, ("X{}", "Y{}"))
+    weights = Weights()
+    lines = _resolved(out, weights, static)
+    cases = [activation_case(kind, number, out) for kind, number in out.activations.items()]
+    given, made = (tuple(v.spec for v in values) for values in (line.inputs, line.outputs))
+    return Text(
+        _file(name, line, out, lines, weights, cases, arranged, static), _header(name, line, static), weights, arranged.plan.size,
+        arranged.plan.unshared, out.scratch_size + out.own_size, len(out.functions), len(lines), given, made,
+        arranged.plan.size + sum(_spaces(out)),
+    )  # fmt: skip
+
+
+def _written(frozen: Frozen, out: Emitter, named: tuple[str, str]) -> tuple[Line, Arranged]:
+    """The lines of a program, or of a body. named: what its inputs and outputs are called."""
     line = Line(frozen.calls, frozen.graph.inputs, frozen.fixed, frozen.outputs, [])
     arranged = arrange(line)
     names = {ARENA: "A"}
-    names.update({FIRST + i: f"X{i}" for i in range(len(line.inputs))})
-    names.update({FIRST + len(line.inputs) + i: f"Y{i}" for i in range(len(line.outputs))})
+    names.update({FIRST + i: named[0].format(i) for i in range(len(line.inputs))})
+    names.update({FIRST + len(line.inputs) + i: named[1].format(i) for i in range(len(line.outputs))})
     start = FIRST + len(line.inputs) + len(line.outputs)
-    names.update({start + i: f"@F{i}@" for i in range(len(line.fixed))})
-    out = Emitter(names, small=static)
-    kinds = sorted({kind for kind, _ in frozen.endings.values() if kind})
-    out.activations = {kind: i + 1 for i, kind in enumerate(kinds)}
+    names.update({start + i: f"@F{len(out.fixed) + i}@" for i in range(len(line.fixed))})
+    out.names = names
+    out.fixed.extend(frozen.fixed.values())
+    for kind in sorted({kind for kind, _ in frozen.endings.values() if kind}):
+        out.activations.setdefault(kind, len(out.activations) + 1)
     for unit in arranged.units:
         out.begin()
         if unit.loop:
@@ -109,16 +131,12 @@ def generate(frozen: Frozen, name: str, static: bool = False) -> Text:
     out.begin()
     for number, target in arranged.copies:
         out.copy(arranged.places[number], target)
-    weights = Weights()
-    fixed = list(frozen.fixed.values())
-    lines = _resolved(out, fixed, weights, static)
-    cases = [activation_case(kind, number, out) for kind, number in out.activations.items()]
-    given, made = (tuple(v.spec for v in values) for values in (line.inputs, line.outputs))
-    return Text(
-        _file(name, line, out, lines, weights, cases, arranged, static), _header(name, line, static), weights, arranged.plan.size,
-        arranged.plan.unshared, out.scratch_size + out.own_size, len(out.functions), len(lines), given, made,
-        arranged.plan.size + sum(_spaces(out)),
-    )  # fmt: skip
+    return line, arranged
+
+
+def _body(frozen: Frozen, out: Emitter) -> int:
+    _, arranged = _written(frozen, out, ("X[{}]", "Y[{}]"))
+    return arranged.plan.size
 
 
 def _loop(calls: list[Call], arranged: Arranged, out: Emitter) -> None:
@@ -127,7 +145,7 @@ def _loop(calls: list[Call], arranged: Arranged, out: Emitter) -> None:
 
 
 def _call(call: Call, arranged: Arranged, frozen: Frozen, out: Emitter) -> None:
-    if call.op.name not in EMIT:
+    if call.op.name not in EMIT and not is_flow(call):
         _loop([call], arranged, out)
         return
     places = arranged.places
@@ -138,7 +156,9 @@ def _call(call: Call, arranged: Arranged, frozen: Frozen, out: Emitter) -> None:
     known = [frozen.known.get(x.id) if isinstance(x, Value) else None for x in given]
     step = Step(call, inputs, outputs, known, activation, places[call.inputs[-1].id] if adds else None)
     try:
-        if call.op.name not in MOVES and any(p.dtype in HALF for p in [*inputs, *outputs] if isinstance(p, Place)):
+        if is_flow(call):
+            emit_flow(step, out, _body)
+        elif call.op.name not in MOVES and any(p.dtype in HALF for p in [*inputs, *outputs] if isinstance(p, Place)):
             _in_float(step, out)
         else:
             EMIT[call.op.name](step, out)
@@ -157,10 +177,11 @@ def _in_float(step: Step, out: Emitter) -> None:
             out.copy(place, target)
 
 
-def _resolved(out: Emitter, fixed: list[Any], weights: Weights, bare: bool) -> list[str]:
-    """The lines with places in the weights file in them; only what they read gets into it."""
+def _resolved(out: Emitter, weights: Weights, bare: bool) -> list[str]:
+    """The lines, and those of the bodies, with places in the weights file in them; only what they read gets into it."""
     arrays: dict[str, int] = {}
-    for text in out.lines:
+    fixed = out.fixed
+    for text in [*out.lines, *(text for _, lines in out.bodies for text in lines)]:
         for i, _, _ in _FILL.findall(text):
             if f"F{i}" not in arrays:
                 arrays[f"F{i}"] = weights.add("constant", fixed[int(i)])
@@ -174,7 +195,11 @@ def _resolved(out: Emitter, fixed: list[Any], weights: Weights, bare: bool) -> l
     def place(kind: str) -> Any:
         return lambda found: f"W + {offsets[arrays[kind + found.group(1)]] + int(found.group(3) or 0)}"
 
-    return [_OWN.sub(place("C"), _FILL.sub(place("F"), text)) for text in out.lines]
+    def filled(lines: list[str]) -> list[str]:
+        return [_OWN.sub(place("C"), _FILL.sub(place("F"), text)) for text in lines]
+
+    out.bodies = [(head, filled(lines)) for head, lines in out.bodies]
+    return filled(out.lines)
 
 
 # ---------------------------------------------------------------- the file
@@ -262,6 +287,9 @@ def _file(
         parts += [_template(f, dtype) for f, dtype in out.parts if f == file]
     body = "\n".join(parts).replace("@ACTIVATIONS", "\n".join(cases))
     functions = "\n\n".join(text.replace("@F", own) for text, own in out.functions.items())
+    unused = "".join(f" (void){name};" for name in ("team", "W", "A", "S", "X", "Y"))
+    for head, texts in out.bodies:
+        functions += "\n\n" + "\n".join([head + " {", "  int error = 0;", f"  (void)error;{unused}", *("  " + t for t in texts), "  return 0;", "}"])
     entries = ",\n".join(
         "  {"
         + f'"{label}", {ctype(a.dtype).code}, {a.ndim}, {{{", ".join(map(str, (*a.shape, *(0,) * (8 - a.ndim))))}}}, {offset}, {a.nbytes}'
