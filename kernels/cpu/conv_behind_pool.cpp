@@ -155,6 +155,7 @@ GRADLAB_KERNEL gradlab_pooled_dw(char** p, const int64_t* v, int part, int parts
   const int64_t* w = v + IMAGES + WINDOWS;
   const int64_t top = w[0], left = w[1], band = w[2], most = w[3], blocks = w[4], wide = up(x.c, L) * L, columns = y.width + 2;
   const int64_t laid = (2 * band + 2) * columns * MOST * L, found = up(y.c * band * y.w, L) * L;
+  const UntilTheEnd end(band_scratch);
   float* const from = (float*)band_scratch.of(sizeof(float) * size_t(laid + found));
   int32_t* const places = (int32_t*)(from + laid);
   Pieces pieces(p, part, parts, blocks);
@@ -206,6 +207,7 @@ GRADLAB_KERNEL gradlab_pooled_dx(char** p, const int64_t* v, int part, int parts
   const int64_t* w = v + IMAGES + WINDOWS;
   const int64_t top = w[0], left = w[1], band = w[2], bands = w[3], columns = y.width + 2, row = columns * L;
   const int64_t made = (band + 8) * row, most = (band / 2 + 3) * y.w;
+  const UntilTheEnd end(band_scratch);
   float* const to = (float*)band_scratch.of(sizeof(float) * size_t(made) + 2 * sizeof(uint64_t) * size_t(most * up(y.c, BITS)));
   uint64_t* const bits = (uint64_t*)(to + made);
   Pieces pieces(p, part, parts, x.n * bands);

@@ -104,6 +104,7 @@ void find_depth(const Phase& f, int64_t given, const Steps& s, int32_t* at) {
 GRADLAB_KERNEL gradlab_direct_weights(char** p, const int64_t* v, int part, int parts) {
   const int64_t groups = v[0], own = v[1], given = v[2], group_step = v[3], output_step = v[4], channel_step = v[5], places = v[6], wide = up(own, L);
   const float* const last = (const float*)p[1] + groups * group_step - L;  // where the last vector begins
+  const UntilTheEnd end(direct_scratch);
   int64_t* const to = (int64_t*)direct_scratch.of(sizeof(int64_t) * size_t(places));  // where the first channel's vector of each place belongs
   const Share mine = share(groups * wide, part, parts);
   for (int64_t u = mine.first; u < mine.last; ++u) {
@@ -154,6 +155,7 @@ GRADLAB_KERNEL gradlab_direct(char** p, const int64_t* v, int part, int parts) {
     pixels_of_all += c.together * least(c.band, q.rows) * q.columns;
   }
   const int64_t stage = straight ? 0 : c.together * out.image;
+  const UntilTheEnd end(direct_scratch);
   float* const bias = (float*)direct_scratch.of(sizeof(float) * size_t(wide + stage + c.scratch()) + sizeof(int32_t) * size_t(depths + 2 * pixels_of_all));
   float *const staged = bias + wide, *const space = staged + stage;
   int32_t *const table = (int32_t*)(space + c.scratch()), *at = table;

@@ -315,6 +315,7 @@ GRADLAB_KERNEL gradlab_direct_dw(char** p, const int64_t* v, int part, int parts
   const Call& s = *(const Call*)v;
   const int64_t split = s.group_parts * s.channel_parts * s.output_parts, size = s.y.c * (s.x.c / s.groups) * s.kh * s.kw;
   int64_t* place = (int64_t*)place_scratch.of(sizeof(int64_t) * size_t(s.kh * s.kw));
+  const UntilTheEnd end(slope_scratch);
   Pieces pieces(p, part, parts, s.blocks * split);
   for (Share piece; pieces.next(piece);) {
     const Part q(s, piece.first % split);

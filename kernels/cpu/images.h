@@ -52,9 +52,9 @@ template <typename F> inline void turned(F from, V* rows) {
 }
 
 // Scratch memory of a thread, much of it on large pages: the matrices of a tile's places lie far apart, in too many small pages for the
-// processor to keep track of. Little is not worth a large page, all of which stays with the thread.
+// processor to keep track of. Little is not worth a large page, and stays with the thread from call to call.
 struct LargeScratch {
-  static constexpr size_t PAGE = size_t(1) << 21, LITTLE = PAGE / 2;
+  static constexpr size_t PAGE = size_t(1) << 21, LITTLE = PAGE / 2, KEPT = size_t(1) << 18;
   void* memory = nullptr;
   size_t size = 0;
   ~LargeScratch() { aligned_delete(memory); }
@@ -69,6 +69,18 @@ struct LargeScratch {
 #endif
     }
     return memory;
+  }
+};
+
+// Stands in a kernel that uses scratch memory: what is more than a thread may keep goes back at the end of the call.
+struct UntilTheEnd {
+  LargeScratch& scratch;
+  explicit UntilTheEnd(LargeScratch& scratch) : scratch(scratch) {}
+  UntilTheEnd(const UntilTheEnd&) = delete;
+  ~UntilTheEnd() {
+    if (scratch.size <= LargeScratch::KEPT) return;
+    aligned_delete(scratch.memory);
+    scratch.memory = nullptr, scratch.size = 0;
   }
 };
 

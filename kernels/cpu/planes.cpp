@@ -268,6 +268,7 @@ GRADLAB_KERNEL gradlab_planes(char** p, const int64_t* v, int part, int parts) {
   for (int64_t f = 0; f < c.phases; ++f) size += tables.size(c.phase(f));
   const int64_t far = straight ? c.y.step[1] : planes.plane, beyond = 17 * L;  // what vectors may read behind the last plane
   const int64_t stage = straight ? 0 : (last ? batch * own : MOST) * far + L, laid = in_place ? 0 : batch * given * planes.channel + beyond;
+  const UntilTheEnd end(plane_scratch);
   float* const bias = (float*)plane_scratch.of(sizeof(float) * size_t(c.y.c + stage + laid) + sizeof(int32_t) * size_t(size));
   float *const staged = bias + c.y.c, *const space = staged + stage;
   int32_t *const table = (int32_t*)(space + laid), *at = table;

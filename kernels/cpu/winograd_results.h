@@ -166,6 +166,7 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
   const bool over = across <= least(wide, P) && x.c <= LONG;  // products lie where what they are made of does
   const int64_t in_place = most * wide + GAP, out_place = over ? in_place : most * P + GAP;
   const int64_t laid = lies ? 0 : (TALL * band + 2) * columns * wide, made = direct ? 0 : TALL * band * WIDE * width * across;
+  const UntilTheEnd end(tile_scratch);
   float* from = (float*)tile_scratch.of(sizeof(float) * size_t(group * (laid + made) + PLACES * (in_place + out_place) + across));
   float *to = from + group * laid, *in = to + group * made, *out = over ? in : in + PLACES * in_place, *bias = out + PLACES * out_place;
   if (w[6]) {

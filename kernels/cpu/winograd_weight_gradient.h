@@ -115,6 +115,7 @@ template <int TALL> inline void slope(char** p, const int64_t* v, int part, int 
   const int64_t widest = up(least(some_channels, x.c), L) * L, own_widest = up(least(some_outputs, y.c), L) * L, own_columns = WIDE * width;
   const int64_t in_place = most * widest + GAP, slope_place = most * own_widest + GAP, total_place = own_widest * widest + GAP;
   const int64_t laid = readable(x) ? 0 : (TALL * band + 2) * columns * widest, own_laid = readable(y) ? 0 : TALL * band * own_columns * own_widest;
+  const UntilTheEnd end(tile_scratch);
   float* from = (float*)tile_scratch.of(sizeof(float) * size_t(group * (laid + own_laid) + PLACES * (in_place + slope_place + total_place)));
   float *own_from = from + group * laid, *in = own_from + group * own_laid, *out = in + PLACES * in_place, *total = out + PLACES * slope_place;
   const int64_t outer = up(y.c, some_outputs), inner = up(x.c, some_channels), row = up(x.c, L) * L;
