@@ -120,7 +120,10 @@ GRADLAB_COMPLEX Complex<R> tanh(Complex<R> z) {
   return {beta * rho * s * whole, t * whole};
 }
 GRADLAB_COMPLEX Complex<R> unturned(Complex<R> z) { return {z.im, -z.re}; }  // -i z
-GRADLAB_COMPLEX Complex<R> sin(Complex<R> z) { return unturned(sinh(turned(z))); }
+GRADLAB_COMPLEX Complex<R> sin(Complex<R> z) {
+  const R s = sin(z.re), c = cos(z.re);
+  return {s * cosh(z.im), c * sinh(z.im)};
+}
 GRADLAB_COMPLEX Complex<R> cos(Complex<R> z) { return cosh(turned(z)); }
 GRADLAB_COMPLEX Complex<R> tan(Complex<R> z) { return unturned(tanh(turned(z))); }
 // 1 ± z keep the sign of a zero, which says on which side of a cut z is.

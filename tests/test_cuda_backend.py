@@ -334,6 +334,9 @@ def test_every_kernel_is_in_the_catalogue():
     found = list(catalogue.programs(ops.ROWS))
     assert len({p.label for p in found}) == len(found)
     assert all(p.names and p.source for p in found)
+    labels, numbers = {p.label for p in found}, {p.label for p in found if any("Complex<" in n for n in p.names)}
+    assert {f"elementwise {dtype} {form}" for dtype in ("complex64", "complex128") for form in ("contiguous", "strided")} <= labels
+    assert {"gemm.cu", "scan.cu", "prefix.cu", "scatter.cu", "layout.cu"} <= numbers
 
 
 def test_rows_without_a_kernel_are_known():

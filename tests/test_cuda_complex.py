@@ -38,7 +38,7 @@ def written(z):
 FUNCTIONS = {
     "arithmetic": lambda z: (z * z, z / (z + 1), z - 2j, z * 2.5 - 1, z**z, z**3, z**2.5, z ** (1 + 2j), gl.lerp(z, z * 2, 0.3)),
     "sums": lambda z: (z.sum(), z.sum(0), z.mean(1), z.prod(0), z.any(0), z.cumsum(0), z.cumprod(1), z.norm(), z.std(), z.var(0)),
-    "choices": lambda z: (z == z.conj(), gl.where(z.real > 0, z, z * 2), z.masked_fill(z.imag > 0, 1j), gl.isclose(z, z)),
+    "choices": lambda z: (z == z.conj(), gl.where(z.real > 0, z, z * 2), z.masked_fill(z.imag > 0, 1j), gl.isclose(z, z), z.nonzero()),
     "making": lambda z: (gl.full((2,), 1j, device=z.device), z.zeros_like(), gl.complex(z.real, z.imag), gl.tensor([1j], device=z.device)),
     "casts": lambda z: (z.to(gl.complex128), z.real.to(z.dtype), z.to(gl.bool), gl.view_as_complex(gl.view_as_real(z) * 2)),
     "products": lambda z: (z @ z, gl.nn.functional.linear(z, z, z[0]), gl.einsum("ij,kj->ik", z, z), gl.vdot(z[0], z[1])),

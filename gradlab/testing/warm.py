@@ -24,11 +24,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gradlab.backends.cuda.catalogue import DTYPES, file_programs, signatures
+from gradlab.backends.cuda.catalogue import file_programs, reduced, signatures
 from gradlab.backends.cuda.compiler import elementwise_program, inlined, program
 from gradlab.backends.cuda.prebuilt_kernels import CUPY_OPTIONS, INDEX, Archive, file_name, key_of, own_folder
 from gradlab.backends.cuda.reduction import reduction_source
-from gradlab.dtype import BOOL, FLOATING
+from gradlab.dtype import BOOL
 from gradlab.kernel import Elementwise, Reduction, source_folders
 from gradlab.op import Op
 from gradlab.ops import ROWS
@@ -73,11 +73,9 @@ def row_requests(rows: Iterable[Op]) -> Iterator[Request]:
             for signature in signatures(op):
                 yield Request(inlined(elementwise_program(op, signature)), (f"gradlab::{signature.kernel}",))
         elif isinstance(op.cuda, Reduction):
-            exact = op.exact or op.name in ("sum", "prod")
-            for dtype in DTYPES:
-                if dtype in FLOATING or (exact and dtype != BOOL):
-                    text, names = reduction_source(op, dtype, BOOL if op.name in ("all", "any") else dtype)
-                    yield Request(inlined(program("reduce.cuh", text)), tuple(f"gradlab::{name}" for name in names.values()))
+            for dtype in reduced(op):
+                text, names = reduction_source(op, dtype, BOOL if op.name in ("all", "any") else dtype)
+                yield Request(inlined(program("reduce.cuh", text)), tuple(f"gradlab::{name}" for name in names.values()))
 
 
 def requests_of(driver: DryDriver, path: str, arguments: Sequence[str]) -> list[Request]:

@@ -15,13 +15,16 @@ struct GemmShape {
     long long a_batch[4], b_batch[4], c_batch[4];
 };
 
+template <class S>
+constexpr int LEAST_BLOCKS = sizeof(S) > 8 ? 1 : 0;  // complex numbers of 16 bytes need the registers of two blocks
+
 // One block of 16 x 16 threads for each tile of 64 x 64; each thread has 4 x 4 elements. bias (one number for each column, or one in all: stride 0)
 // may be a null pointer.
 template <class S, class O>
-__global__ void __launch_bounds__(256) gemm(const S* __restrict__ a, const S* __restrict__ b, const S* __restrict__ bias, O* __restrict__ c,
+__global__ void __launch_bounds__(256, LEAST_BLOCKS<S>) gemm(const S* __restrict__ a, const S* __restrict__ b, const S* __restrict__ bias, O* __restrict__ c,
                                             long long bias_stride, const GemmShape shape) {
     typedef typename Compute<S>::type T;
-    constexpr int UNROLL = !is_floating<T> && sizeof(T) == 8 ? 1 : 16;  // a product of 64-bit integers takes four and more registers on the way
+    constexpr int UNROLL = !is_floating<T> && sizeof(T) >= 8 ? 1 : 16;  // products of 64-bit integers and complex numbers take many registers on the way
     __shared__ T a_tile[16][64 + 4];
     __shared__ T b_tile[16][64 + 4];
     const long long columns = (shape.n + 63) / 64;

@@ -16,11 +16,19 @@ __global__ void __launch_bounds__(256) triangle(const Word* __restrict__ x, Word
     y[i] = (lower ? offset <= diagonal : offset >= diagonal) ? x[i] : Word(0);
 }
 
+// By bits: a subnormal is not zero.
+template <class S>
+__device__ __forceinline__ bool not_zero(S x) {
+    return key_of(x) != key_of(store<S>(0));
+}
+
 // Which elements are not zero; NaN is not.
 template <class S>
 __global__ void __launch_bounds__(256) truth(const S* __restrict__ x, bool* __restrict__ y, int64 count) {
     const int64 i = thread_number();
-    if (i < count) y[i] = key_of(x[i]) != key_of(store<S>(0));  // by bits: a subnormal is not zero
+    if (i >= count) return;
+    if constexpr (is_complex<S>) y[i] = not_zero(x[i].re) || not_zero(x[i].im);
+    else y[i] = not_zero(x[i]);
 }
 
 struct Sizes {

@@ -25,7 +25,7 @@ from gradlab.op import Op
 from gradlab.spec import Spec
 
 LEAST_ARCHITECTURE, LAST = 75, 1000
-DTYPES = tuple(d.dtype for d in ALL if d.dtype.kind != "c")
+DTYPES = tuple(d.dtype for d in ALL)
 
 
 class Program(NamedTuple):
@@ -44,6 +44,7 @@ class Program(NamedTuple):
 
 
 FLOATS = ("float", "double", "__half", "__nv_bfloat16")
+COMPLEXES = ("gradlab::Complex<float>", "gradlab::Complex<double>")
 INTEGERS = ("signed char", "short", "int", "long long", "unsigned char")
 EVERY = (*FLOATS, *INTEGERS, "bool")
 COMPUTED_WIDE = (
@@ -65,18 +66,20 @@ ARGUMENTS: dict[str, Sequence[Any]] = {
 }
 SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     **templates.special(),
-    "scan.cu running": tuple(itertools.product((*FLOATS, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
+    "scan.cu running": tuple(itertools.product((*FLOATS, *COMPLEXES, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
+    "scan.cu recurrence": tuple((s,) for s in (*FLOATS, *COMPLEXES)),
     "scan.cu running_extreme": tuple(itertools.product((*FLOATS, *INTEGERS), ("false", "true"))),
     "index.cu take": tuple(
         itertools.product(("unsigned char", "unsigned short", "unsigned int", "unsigned long long", "uint4"), ("unsigned int", "long long"))
     ),
-    "scatter.cu scatter": tuple(itertools.product((*FLOATS, *INTEGERS), ("unsigned int", "long long"))),
+    "scatter.cu scatter": tuple(itertools.product((*FLOATS, *INTEGERS, *COMPLEXES), ("unsigned int", "long long"))),
     "segment.cu segments": tuple((s,) for s in EVERY),
     "segment.cu join_segments": tuple((s,) for s in EVERY),
     **{f"sparse.cu {name}": tuple((s,) for s in (*FLOATS, *INTEGERS)) for name in ("spmm", "spmv", "sddmm")},
-    "prefix.cu prefix": tuple(itertools.product((*FLOATS, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
+    "prefix.cu prefix": tuple(itertools.product((*FLOATS, *COMPLEXES, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
+    "movement.cu unfold_backward": tuple((s,) for s in (*FLOATS, *COMPLEXES)),
     "prefix.cu prefix_extreme": tuple((s,) for s in (*FLOATS, *INTEGERS)),
-    "gemm.cu gemm": (*COMPUTED_WIDE, ("long long", "long long"), ("int", "int")),
+    "gemm.cu gemm": (*COMPUTED_WIDE, ("long long", "long long"), ("int", "int"), *((s, s) for s in COMPLEXES)),
     "vision.cu col2im": COMPUTED_WIDE,
     **{
         f"resample.cu {name}": tuple(itertools.product((*FLOATS, *INTEGERS), ("unsigned int", "long long")))
@@ -87,7 +90,7 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     "random.cu bernoulli": (*((s, s) for s in FLOATS[2:]), *itertools.product(EVERY, FLOATS[:2])),
     "random.cu integers": tuple((s,) for s in (*FLOATS, *INTEGERS)),
     "pool.cu max_pool": tuple((s,) for s in (*FLOATS, *INTEGERS)),
-    "index.cu add_rows": tuple((s,) for s in (*FLOATS, *INTEGERS)),
+    "index.cu add_rows": tuple((s,) for s in (*FLOATS, *INTEGERS, *COMPLEXES)),
     "conv.cu convolve": tuple(
         (s, out, mode, rows) for s, out in COMPUTED_WIDE for mode in ((0, 1, 2) if s == out else (2,)) for rows in (16, 64)
     ),
@@ -97,12 +100,13 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     **{
         f"{file} {name}": tuple((s,) for s in EVERY)
         for file, names in {
-            "layout.cu": ("truth",), "sort.cu": ("keys", "run_starts", "isin", "firsts", "median"),
+            "sort.cu": ("keys", "run_starts", "isin", "firsts", "median"),
             "unique.cu": ("column_keys", "first_rows"),
         }.items()
         for name in names
     },
     **{f"sort.cu {name}": tuple((s,) for s in (*FLOATS, *INTEGERS)) for name in ("order_as", "convert_counts")},
+    "layout.cu truth": tuple((s,) for s in (*EVERY, *COMPLEXES)),
     "sort.cu count_numbers": tuple((s,) for s in INTEGERS),
 }
 for _file, _tensor in (("attention.cu", False), ("attention_tensor.cu", True)):
@@ -164,9 +168,6 @@ def file_programs() -> Iterator[Program]:
 # ---------------------------------------------------------------- rows
 
 
-OF_COMPLEX = frozenset({"conj", "complex", "complex_abs", "complex_sgn", "complex_angle"})  # not in the table yet
-
-
 def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """The output's dtype where a row takes operands of a dtype, else None."""
     if (dtype in COMPLEX and type(op.complex) is not str) or (op.promote == "float" and dtype not in INEXACT):
@@ -180,10 +181,14 @@ def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     if "size" in params:
         params["size"] = 4
     try:
-        out: np.dtype[Any] = op.infer(*inputs, **params).dtype
+        return op.infer(*inputs, **params).dtype
     except TypeError:
         return None
-    return None if out.kind == "c" else out
+
+
+def casts_to(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
+    """What `cast` makes of a dtype: anything, but of complex numbers only such, and truth."""
+    return [d for d in DTYPES if dtype not in COMPLEX or d in COMPLEX or d == BOOL]
 
 
 def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = DTYPES) -> Iterator[Signature]:
@@ -196,7 +201,7 @@ def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = DTYPES) -> Iterator[Sig
         operands = tuple(Operand(name, BOOL if name in ("condition", "mask") else dtype) for name in op.inputs)
         main = compute_type(main_dtype(operands, out))
         read = tuple((p, main if p in ("lo", "hi") else "double") for p in op.params if reads(op.cuda.expression, p))
-        for target in DTYPES if op.name == "cast" else (out,):
+        for target in casts_to(dtype) if op.name == "cast" else (out,):
             yield Signature(op.name, operands, target, read, True)
             yield Signature(op.name, operands, target, read, False)
         if len(operands) > 1 and dtype != BOOL:
@@ -204,11 +209,17 @@ def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = DTYPES) -> Iterator[Sig
             yield Signature(op.name, number, out, read, True)
 
 
+def reduced(op: Op) -> list[np.dtype[Any]]:
+    """The dtypes that a reduction row takes."""
+    exact = op.exact or op.name in ("sum", "prod")
+    return [d for d in DTYPES if (type(op.complex) is str if d in COMPLEX else d in FLOATING or (exact and d != BOOL))]
+
+
 def row_programs(rows: Mapping[str, Op]) -> Iterator[Program]:
     """The generated kernels: elementwise rows together by dtype and form, a reduction for all dtypes."""
     groups: dict[tuple[str, bool], list[tuple[Op, Signature]]] = {}
     for op in rows.values():
-        if isinstance(op.cuda, Elementwise) and op.name not in OF_COMPLEX:
+        if isinstance(op.cuda, Elementwise):
             for signature in signatures(op):
                 kind = signature.operands[-1].dtype if signature.operands else signature.out
                 groups.setdefault((kind.name, signature.contiguous), []).append((op, signature))
@@ -218,9 +229,7 @@ def row_programs(rows: Mapping[str, Op]) -> Iterator[Program]:
         yield Program(f"elementwise {dtype_name} {'contiguous' if contiguous else 'strided'}", source, names, LEAST_ARCHITECTURE)
     for op in rows.values():
         if isinstance(op.cuda, Reduction):
-            exact = op.exact or op.name in ("sum", "prod")
-            dtypes = [d for d in DTYPES if d in FLOATING or (exact and d != BOOL and (d not in COMPLEX or op.complex is not None))]
-            parts = [reduction_source(op, d, BOOL if op.name in ("all", "any") else d) for d in dtypes]
+            parts = [reduction_source(op, d, BOOL if op.name in ("all", "any") else d) for d in reduced(op)]
             names = [f"gradlab::{name}" for _, found in parts for name in found.values()]
             source = inlined(program("reduce.cuh", *(text for text, _ in parts)))
             yield Program(f"reduction {op.name}", source, names, LEAST_ARCHITECTURE)

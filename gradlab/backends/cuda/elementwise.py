@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab.backends.cuda.arguments import KINDS, Packer
-from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, main_dtype, pack_of, reads
+from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, blocks_of, contiguous_form, main_dtype, reads
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of, row_major
 from gradlab.backends.cuda.types import compute_type
@@ -167,7 +167,7 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
     make = driver.maker(shape, out.dtype)
     if flat:
         signature = Signature(op.name, operands, out.dtype, names, True)
-        blocks = (-(-size // (BLOCK * pack_of(op.cuda.expression, signature))), 1, 1)
+        blocks = (blocks_of(size, *contiguous_form(signature, op.cuda.expression)), 1, 1)
         send = Packer([*kinds, "q"]).sender(driver.launcher(compiler.elementwise(op, signature), blocks, block, 0))
         tail = (*constants, size)
     number: Any = converters[-1] if converters else None

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gradlab.backends.cuda.compiler import program
-from gradlab.backends.cuda.generate import is_light
+from gradlab.backends.cuda.generate import blocks_of, contiguous_body, packs_of, width_of
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.backends.native.lowerings.loops import Loop
-from gradlab.graph.ir.graph import Value
 
 BLOCK = 256
 MOST_HELD = 64  # elements of all operands together that a thread has in registers
@@ -44,17 +43,18 @@ def loop_kernel(loop: Loop, loads: Sequence[Any], stores: Sequence[Any], pointer
     packed = flat and not any(pointer(a) & 15 for a, w in zip((*loads, *stores), walks, strict=True) if w == (1,))
     functions, names = loop.functions()
     if packed:
-        width = _width(loop, [a.dtype for a in (*loads, *stores)])
-        text, per_block = _packed(loop, names, [w == (1,) or not sizes for w in walks[: len(loads)]], width), BLOCK * width
+        walking = [w == (1,) or not sizes for w in walks[: len(loads)]]
+        width, packs = _form(loop, [a.dtype for a in (*loads, *stores)], sum(walking))
+        text, blocks = _packed(loop, names, walking, width, packs), blocks_of(size, width, packs)
         arguments: tuple[Any, ...] = (*loads, *stores, size)
     else:
         layout, reach = pack_layout_of(loop.shape, [broadcast_strides(a, loop.shape) for a in loads])
         index = "long long" if max(size, reach) > 2**31 - 1 else "unsigned int"
-        text, per_block = _strided(loop, names, index), BLOCK
+        text, blocks = _strided(loop, names, index), -(-size // BLOCK)
         arguments = (*loads, *stores, layout, size)
     body = written("\n".join([*functions, text]))
     name = f"loop_{hashlib.sha256(body.encode()).hexdigest()[:16]}"
-    return LoopKernel(name, body.replace("@K", name), -(-size // per_block), arguments)
+    return LoopKernel(name, body.replace("@K", name), blocks, arguments)
 
 
 def written(text: str) -> str:
@@ -75,19 +75,18 @@ def source(kernels: Sequence[LoopKernel]) -> str:
     return program("elementwise.cuh", *(texts[name] for name in sorted(texts)))
 
 
-def _width(loop: Loop, dtypes: Sequence[Any]) -> int:
-    """Elements that one thread takes: 16 bytes of the widest operand, fewer where they would not fit the registers."""
-    widest = max(d.itemsize for d in dtypes)
-    light = all(is_light(c.op.cuda.expression) for c in loop.calls)
-    width = min(16 // widest, 8) if light else 1 if widest == 8 else 4
+def _form(loop: Loop, dtypes: Sequence[Any], walking: int) -> tuple[int, int]:
+    """Elements that one thread takes at once (fewer than 16 bytes where they would not fit the registers), and how many such packs."""
+    expressions, widest = {c.op.cuda.expression for c in loop.calls}, max(d.itemsize for d in dtypes)
+    width, packs = width_of(expressions, widest), packs_of(expressions, walking + len(loop.stored) - 1, widest)
     while width > 1 and width * len(dtypes) > MOST_HELD:
-        width //= 2
-    return width
+        width, packs = width // 2, 1
+    return width, packs
 
 
 def _pointers(loop: Loop) -> list[str]:
     """The declarations of the operands. Results may lie where operands do, so nothing is promised about aliases."""
-    found = [f"const {STORAGE[v.spec.dtype.name]}* a{i}" for i, v in enumerate(loop.loaded)]
+    found = [f"const {STORAGE[v.spec.dtype.name]}* a{i}_" for i, v in enumerate(loop.loaded)]
     return [*found, *(f"{STORAGE[v.spec.dtype.name]}* b{i}" for i, v in enumerate(loop.stored))]
 
 
@@ -98,38 +97,24 @@ def _element(loop: Loop, names: dict[int, str], given: Sequence[str], targets: S
     return [*lines, *(f"{to} = store<{STORAGE[v.spec.dtype.name]}>({loop.at[v.id]});" for v, to in zip(loop.stored, targets))]
 
 
-def _packed(loop: Loop, names: dict[int, str], walking: Sequence[bool], width: int) -> str:
+def _packed(loop: Loop, names: dict[int, str], walking: Sequence[bool], width: int, packs: int) -> str:
     """Contiguous operands; those that do not walk are one number."""
-
-    def pack(v: Value) -> str:
-        return f"Pack<{STORAGE[v.spec.dtype.name]}, {width}>"
-
-    walks = [i for i, w in enumerate(walking) if w]
     numbers = [
-        f"    const {compute_type(v.spec.dtype)} x{i} = load(a{i}[0]);" for i, v in enumerate(loop.loaded) if not walking[i]
+        f"    const {compute_type(v.spec.dtype)} x{i} = load(a{i}_[0]);" for i, v in enumerate(loop.loaded) if not walking[i]
     ]
-    results = range(len(loop.stored))
-    held = _element(loop, names, [f"p{i}.item[j]" if w else "" for i, w in enumerate(walking)], [f"q{i}.item[j]" for i in results])
-    single = _element(loop, names, [f"a{i}[i]" if w else "" for i, w in enumerate(walking)], [f"b{i}[i]" for i in results])
+    loads = {f"a{i}": STORAGE[v.spec.dtype.name] for i, v in enumerate(loop.loaded) if walking[i]}
+    stores = {f"b{i}": STORAGE[v.spec.dtype.name] for i, v in enumerate(loop.stored)}
+
+    def element(item: str, number: str) -> list[str]:
+        return _element(loop, names, [f"a{i}_{item}" if w else "" for i, w in enumerate(walking)], [f"{b}_{item}" for b in stores])
+
+    def single() -> list[str]:
+        return _element(loop, names, [f"a{i}_[k_i]" if w else "" for i, w in enumerate(walking)], [f"{b}[k_i]" for b in stores])
+
     return "\n".join([
-        f"__global__ void __launch_bounds__({BLOCK}) @K({', '.join([*_pointers(loop), 'long long count'])}) {{",
-        f"    const long long start = ((long long)blockIdx.x * {BLOCK} + threadIdx.x) * {width};",
-        "    if (start >= count) return;",
+        f"__global__ void __launch_bounds__({BLOCK}) @K({', '.join([*_pointers(loop), 'long long k_count'])}) {{",
         *numbers,
-        f"    if (start + {width} <= count) {{",
-        *(f"        const {pack(loop.loaded[i])} p{i} = *reinterpret_cast<const {pack(loop.loaded[i])}*>(a{i} + start);" for i in walks),
-        *(f"        {pack(v)} q{i};" for i, v in enumerate(loop.stored)),
-        "#pragma unroll",
-        f"        for (int j = 0; j < {width}; ++j) {{",
-        *(f"            {line}" for line in held),
-        "        }",
-        *(f"        *reinterpret_cast<{pack(v)}*>(b{i} + start) = q{i};" for i, v in enumerate(loop.stored)),
-        "    } else {",
-        "#pragma unroll 1",
-        "        for (long long i = start; i < count; ++i) {",
-        *(f"            {line}" for line in single),
-        "        }",
-        "    }",
+        *contiguous_body(loads, stores, width, packs, element, single),
         "}",
     ])  # fmt: skip
 
@@ -137,7 +122,7 @@ def _packed(loop: Loop, names: dict[int, str], walking: Sequence[bool], width: i
 def _strided(loop: Loop, names: dict[int, str], index: str) -> str:
     """Operands with strides of their own; results in row-major order."""
     count = max(len(loop.loaded), 1)
-    lines = _element(loop, names, [f"a{i}[at[{i}]]" for i in range(len(loop.loaded))], [f"b{i}[i]" for i in range(len(loop.stored))])
+    lines = _element(loop, names, [f"a{i}_[at[{i}]]" for i in range(len(loop.loaded))], [f"b{i}[i]" for i in range(len(loop.stored))])
     return "\n".join([
         f"__global__ void __launch_bounds__({BLOCK}) @K({', '.join([*_pointers(loop), f'Layout<{count}> layout', 'long long count'])}) {{",
         f"    const {index} i = static_cast<{index}>(blockIdx.x) * {BLOCK} + threadIdx.x;",
