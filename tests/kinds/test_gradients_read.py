@@ -165,3 +165,15 @@ def test_clipping():
         w.grad = gl.tensor([3.0 * k, 4.0 * k, 0.0])
         assert compiled().item() == pytest.approx(5 * k)
         np.testing.assert_allclose(w.grad.tolist(), [0.6, 0.8, 0.0], rtol=1e-5)
+
+
+def test_an_argument_of_a_users_class():
+    class Named(gl.Tensor):
+        """A user's class of tensors."""
+
+    compiled = gl.compile(lambda x: x * 2)
+    named = gl.ones(2).as_subclass(Named)
+    with pytest.warns(UserWarning, match="Named"):
+        kinds = [type(compiled(named)) for _ in range(4)]
+    assert kinds == [Named] * 4
+    assert [type(compiled(gl.ones(2))) for _ in range(4)] == [gl.Tensor] * 4

@@ -320,6 +320,8 @@ class Program:
             name = guards.name(t)
             for what, value in ((f"{name}._meta.base", base), (f"{name}._meta.chain", chain), (f"{name}._edge", t._edge)):
                 guards.same(what, value, f"what a view of shape {t._array.shape} is a view of")
+        for t, base in self.staged.rebased:
+            guards.same(f"{guards.name(t)}._meta.base", base, f"what a view of shape {t._array.shape} follows")
         argument = set(map(id, self.staged.twins))
         for leaf in self.staged.untouched:
             if id(leaf) not in argument:

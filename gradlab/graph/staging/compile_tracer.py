@@ -34,6 +34,7 @@ class LiveTracer(Tracer):
         self.views: dict[int, tuple[Any, Any, Any]] = {}  # id of one of them that is a view -> it, its base, and the rows that lead to it
         self.hyper: dict[tuple[int, tuple[Any, ...]], tuple[dict[str, Any], tuple[Any, ...], Any]] = {}  # -> group, names, tensor
         self.recorded: dict[int, Exception] = {}  # ids of stand-ins of results of recorded operations -> what a write to one raises
+        self.rebased: dict[int, tuple[Any, Any]] = {}  # views from before the trace that follow what is written to their bases, and these
         self.untouched: dict[int, Any] = {}  # leaves whose .grad was None when it was first set
         self.arguments: dict[int, tuple[int, Any]] = {}  # id of an argument's stand-in -> its number, and what a look at its .grad raises
         self.without: set[int] = set()  # numbers of arguments that had no .grad when it was looked at
@@ -72,6 +73,11 @@ class LiveTracer(Tracer):
         self.deriving(view)
         view._array = symbol
         self.views[id(view)] = view, base, meta.chain
+
+    def deriving(self, view: Any) -> None:
+        if type(view._array) is not Symbol:
+            self.rebased.setdefault(id(view), (view, view._meta.base))
+        super().deriving(view)
 
     def write(self, tensor: Any, array: Any) -> None:
         self._note(tensor)
@@ -155,7 +161,7 @@ class LiveTracer(Tracer):
         """Forget everything: whoever kept a symbol would keep it all in memory. Nothing can be restored any more."""
         for table in (self._values, self._state, self._current, self._home, self._tensors, self._gradients, self._random, self.devices):
             table.clear()
-        for known in (self.tensors, self.arrays, self.views, self.untouched, self.looked_at, self.arguments):
+        for known in (self.tensors, self.arrays, self.views, self.rebased, self.untouched, self.looked_at, self.arguments):
             known.clear()
         for known in (self._derived, self._versions, self._holders):
             known.clear()

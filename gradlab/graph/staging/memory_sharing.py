@@ -89,6 +89,20 @@ class Graded(Eager):
         return self.argument < len(given) and given[self.argument]._grad is not None
 
 
+class Subclassed(Eager):
+    """An argument is an instance of a user's subclass of Tensor: the function, and the class, may ask what it is."""
+
+    advice = "pass as_subclass(gradlab.Tensor)"
+
+    def __init__(self, argument: int, kind: type) -> None:
+        self.argument, self.kind = argument, kind
+        super().__init__(f"tensor {argument} of the arguments is a {kind.__qualname__}, and a program computes with plain tensors")
+
+    def holds(self, given: Sequence[Any]) -> bool:
+        """Whether it is one in a call with these tensors, too."""
+        return self.argument < len(given) and type(given[self.argument]) is self.kind
+
+
 class SharedMemory(Eager):
     """Of two arrays that share memory one is written and the other used: what the function does depends on the order."""
 

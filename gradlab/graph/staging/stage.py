@@ -28,11 +28,13 @@ from gradlab.graph.ir.graph import Graph, Value
 from gradlab.graph.passes import Ran, operations, optimize
 from gradlab.graph.staging.compile_tracer import LiveTracer
 from gradlab.graph.staging.effects import Arguments, check_result
-from gradlab.graph.staging.memory_sharing import Eager, Graded, Part, Recorded, check_apart, uses
+from gradlab.graph.staging.memory_sharing import Eager, Graded, Part, Recorded, Subclassed, check_apart, uses
 from gradlab.graph.staging.results import GRADIENT, Result, results_of
 from gradlab.graph.staging.symbol import Symbol, TraceError, unreadable
 from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.spec import spec_of
+from gradlab.tensor.subclasses import disabled
+from gradlab.tensor.tensor import Tensor
 
 
 class Changed(TraceError):
@@ -92,6 +94,7 @@ class Staged:
     edges: list[tuple[int, bool]] = field(default_factory=list)  # arguments that begin (or stop) to require grad in the function
     plain: bool = False  # whether the arguments are tensors, all different, passed by position
     views: list[tuple[Any, Any, Any]] = field(default_factory=list)  # views from before the trace, their bases, the rows between
+    rebased: list[tuple[Any, Any]] = field(default_factory=list)  # those that follow what is written to their bases, and these
     looked_at: list[Any] = field(default_factory=list)  # leaves from before the trace whose .grad from before it is read
     named: frozenset[int] = frozenset()  # ids of tensors that code finds elsewhere: by a name, in a container, as an attribute
     without: frozenset[int] = frozenset()  # numbers of arguments without a .grad, at which the function has looked
@@ -118,6 +121,8 @@ def stage(
         if id(tensor) not in twins:
             if tensor._meta is not None:
                 refresh(tensor)
+            if type(tensor) is not Tensor and type(tensor).__torch_function__ is not disabled:
+                raise Subclassed(len(twins), type(tensor))
             twin = tracer.stand_in(tensor._array)
             twin._edge = LEAF if tensor._edge is not None else None
             if tensor._edge is not None and tensor._edge is not LEAF:
@@ -200,7 +205,7 @@ def stage(
     if backward is not None:  # a pass may have found another value that is the same
         renamed = iter(graph.outputs[len(results.values) :])
         backward.results = [None if v is None else next(renamed) for v in backward.results]
-    looked_at, without = list(tracer.looked_at.values()), frozenset(tracer.without)
+    looked_at, without, rebased = list(tracer.looked_at.values()), frozenset(tracer.without), list(tracer.rebased.values())
     replaced = frozenset(id(t) for t in twins.values() if id(t) not in tracer.arguments)
     named = frozenset(id(value) for _, _, value, _ in reads.chains.values() if isinstance(value, Differentiable))
     untouched = [] if pure else list(tracer.untouched.values())
@@ -209,7 +214,7 @@ def stage(
     return Staged(
         graph, len(given), results.results, len(results.values), results.written, result_structure, hyper, tensors, guards, untouched,
         backward, staged, traced, seconds, ran, edges,
-        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args), views, looked_at, named,
+        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args), views, rebased, looked_at, named,
         without, replaced, asked,
     )  # fmt: skip
 
