@@ -9,6 +9,7 @@ import gradlab as gl
 from gradlab.ops import ROWS
 
 from numerics import figures, page, rows
+from numerics.complexes import COMPLEX
 from numerics.exceptions import EXCEPTIONS
 from numerics.inputs import errors
 from numerics.kept import read
@@ -16,7 +17,7 @@ from numerics.larger import BACKWARD, LARGER
 from numerics.scalars import SCALARS
 
 FIGURES = figures.read()
-ENTRIES = [*SCALARS, *LARGER, *BACKWARD, *(f"row {name}" for name in rows.SAMPLED)]
+ENTRIES = [*SCALARS, *LARGER, *BACKWARD, *COMPLEX, *(f"row {name}" for name in rows.SAMPLED)]
 
 
 def test_the_page_is_what_was_measured():

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # as pytest's `
 os.environ.setdefault("GRADLAB_CUDA", "emulated")
 
 from numerics import figures, kept, page
+from numerics.complexes import COMPLEX
 from numerics.inputs import DTYPES
 from numerics.larger import BACKWARD, LARGER
 from numerics.rows import SAMPLED
@@ -41,7 +42,7 @@ def main() -> None:
             return
     from numerics import measuring
 
-    everything = [*SCALARS, *LARGER, *BACKWARD, *(f"row {row}" for row in SAMPLED)]
+    everything = [*SCALARS, *LARGER, *BACKWARD, *COMPLEX, *(f"row {row}" for row in SAMPLED)]
     names = [name for name in everything if re.search(given.only, name)]
     found = measuring.all_of(names, given.dtype.split(","), given.forms.split(","))
     if given.measure:

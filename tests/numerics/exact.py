@@ -48,6 +48,19 @@ def values(function: Callable[..., Any], inputs: Sequence[np.ndarray], more: boo
     return found
 
 
+def complex_values(function: Callable[..., Any], inputs: Sequence[np.ndarray]) -> np.ndarray:
+    """The function of complex numbers, ∞ beyond what the widest numbers hold."""
+    found = np.empty(len(inputs[0]), np.clongdouble)
+    for i, x in enumerate(zip(*inputs, strict=True)):
+        with mp.workprec(PRECISION):
+            try:
+                y = mp.mpc(function(*[mp.mpc(complex(v)) for v in x]))
+                found[i] = long(y.real) + 1j * long(y.imag)
+            except (ValueError, ZeroDivisionError, OverflowError):
+                found[i] = NAN
+    return found
+
+
 def slopes(function: Callable[..., Any], inputs: Sequence[np.ndarray], which: int) -> np.ndarray:
     """The partial derivative at finite numbers, by differences in many more digits; NaN where it is another one on either side."""
 

@@ -16,6 +16,8 @@ from gradlab.autograd.mode import current, enter
 from gradlab.backends.native.thresholds import kernels_for
 from gradlab.ops import ROWS
 
+from numerics import complexes, exact
+from numerics.complexes import COMPLEX, Complex
 from numerics.figures import FORMS
 from numerics.inputs import errors, numpy_dtype, wrong
 from numerics.larger import BACKWARD, LARGER, Larger, magnitudes
@@ -98,7 +100,7 @@ def scalar(entry: Scalar, engine: Any, name: str, dtype: str) -> dict[str, Any]:
     if found is None or found[0].dtype != numpy_dtype(dtype):
         return {}
     skip, edge = np.zeros(len(want), bool), edge & (entry.edges is not None)
-    flushed = name.startswith("gpu") and dtype == "float32"
+    flushed = name.startswith("gpu") and dtype in ("float32", "bfloat16")
     if flushed:
         skip = skip | np.any([(v != 0) & (np.abs(v) < FLUSHED) for v in (*inputs, want)], axis=0)
     result = {"y": judged(found[0], want, edge, inputs, skip)}
@@ -169,6 +171,24 @@ def backward(name: str, engine: Any, how: str, dtype: str) -> dict[str, Any]:
     return {"y": {"ulp": round(float(residual(*wide)) / float(torch.finfo(getattr(torch, dtype)).eps), 2)}}
 
 
+def in_the_plane(entry: Complex, engine: Any, name: str, dtype: str) -> dict[str, Any]:
+    """A function of complex64 or complex128."""
+    if dtype not in ("float32", "float64"):
+        return {}
+    inputs = complexes.points(entry, dtype)
+    want = exact.complex_values(exact.function(entry.exact, entry.count), inputs)
+    kind = {"float32": "complex64", "float64": "complex128"}[dtype]
+    leaves = [engine.tensor(v).to(getattr(engine, kind)).to("cuda" if name.startswith("gpu") else "cpu") for v in inputs]
+    found = run(entry.call, False, engine, name, leaves)
+    if found is None:
+        return {}
+    apart = complexes.distances(found[0], want, dtype)
+    apart = np.where(np.isfinite(want), apart, 0)
+    worst, wrong_at = int(np.where(np.isfinite(apart), apart, 0).argmax()), np.isinf(apart)
+    result: dict[str, Any] = {"ulp": round(float(apart[worst]), 2), "at": [str(v[worst]) for v in inputs]}
+    return {"y": result | ({"wrong": int(wrong_at.sum()), "where": [str(v[wrong_at][0]) for v in inputs]} if wrong_at.any() else {})}
+
+
 def sampled(name: str, how: str, dtype: str) -> dict[str, Any]:
     """A row on its samples: the largest error in eps of the largest result, against the row in float64 on the same numbers."""
     row, worst = ROWS[name], -1.0
@@ -190,6 +210,8 @@ def measured(name: str, engine: Any, how: str, dtype: str) -> dict[str, Any]:
         return scalar(SCALARS[name], engine, how, dtype)
     if name.startswith("row "):
         return sampled(name[4:], how, dtype)
+    if name in COMPLEX:
+        return in_the_plane(COMPLEX[name], engine, how, dtype)
     return larger(LARGER[name], engine, how, dtype) if name in LARGER else backward(name, engine, how, dtype)
 
 
@@ -229,6 +251,10 @@ def rows_of(name: str) -> list[str]:
     """The rows that an entry runs on the CPU, forward and backward."""
     if name.startswith("row "):
         return [name[4:]]
+    if name in COMPLEX:
+        with Rows() as seen, kernels_for(False):
+            run(COMPLEX[name].call, False, gl, "numpy", [gl.tensor([1 + 2j])] * COMPLEX[name].count)
+        return sorted(seen.names)
     if name in SCALARS:
         entry = SCALARS[name]
         arrays, call, slope = [np.full(3, 0.5)] * entry.count, entry.call, entry.slope

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gradlab.ops import ROWS
 
+from numerics.complexes import COMPLEX
 from numerics.exceptions import EXCEPTIONS, SMALL
 from numerics.figures import FORMS, Figures
 from numerics.larger import LARGER, SAYS
@@ -144,6 +145,7 @@ def text(figures: Figures) -> str:
         activations=part(ACTIVATIONS),
         pairs=part(PAIRS),
         polynomials=part(POLYNOMIALS),
+        complexes=part(COMPLEX, ("float32", "float64")),
         larger=part(LARGER.values()),
         backward=part(BACKWARD, ("float32", "float64")),
         sampled=part(f"row {name}" for name in SAMPLED),
