@@ -80,6 +80,21 @@ def test_limits_failures_and_files(contact, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_steps_of_jax_say_where_they_ran():
+    pytest.importorskip("jax")
+    pytest.importorskip("torch")  # the networks' parameters are named by it
+    command = [sys.executable, "bench/contact/steps.py", "jax", "float32", "tiny"]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = [json.loads(line[1:]) for line in done.stdout.splitlines() if line.startswith("@")]
+    assert (line["engine"], line["way"], line["on"]) == ("jax", "jit", "cpu") and line["us"] > 0
+    command[3] = "bfloat16"
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1 and "measure float32 or tf32" in done.stdout
+
+
+@pytest.mark.slow
 def test_all_of_it_on_the_emulated_gpu(tmp_path):
     """Two to four minutes."""
     environment = os.environ | {"OUT": str(tmp_path), "PYTHON": sys.executable}

@@ -77,6 +77,8 @@ def sections(out: Path, emulated: bool, cubins: Path) -> list[Section]:
         whole = ["-n", "0", "-k", "test_value and (add-0 or exp-0)"]
     found.append(Section("parity of every row", 150, tests(rows, *whole, f"--junitxml={out / 'parity.xml'}")))
     if not emulated:
+        modest = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        found += [Section(f"numbers: jax {p}", 60, script("steps.py", "jax", p, *few), modest) for p in ("float32", "tf32")]
         found.append(Section("memcheck of a step", 60, ["compute-sanitizer", "--error-exitcode", "9", *script("ladder.py", "step", "mlp")]))
     return found
 

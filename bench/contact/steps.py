@@ -1,11 +1,13 @@
-"""Training steps of the workloads on a GPU: `python bench/contact/steps.py gradlab|torch float32|tf32|bfloat16 [--dry] NAME...`.
+"""Training steps of the workloads on a GPU: `python bench/contact/steps.py gradlab|torch|jax float32|tf32|bfloat16 [--dry] NAME...`.
 
-gradlab: eager and compiled. torch: eager, and one CUDA graph captured by hand with fused optimizers, its best. Times are of the wall, the
+gradlab: eager and compiled. torch: eager, and one CUDA graph captured by hand with fused optimizers, its best. jax: jitted, with the device
+that it ran on, since JAX without its CUDA plugin takes the CPU; nothing where it is not installed. Times are of the wall, the
 median of batches of steps behind one another with one wait at the end, in µs; a line of JSON behind an @ for each as it is measured.
 bfloat16 is the weights' dtype and the data's. `--dry` computes nothing: it only asks for the kernels (`gradlab.testing.warm --script`).
 """
 
 import importlib
+import importlib.util
 import json
 import statistics
 import sys
@@ -111,12 +113,28 @@ def graph_of(torch, step, x, y):
     return graph.replay
 
 
+def of_jax(names, precision, dry):
+    if precision == "bfloat16":
+        raise NotImplementedError("the steps of bench/peer_jax.py are of float32: measure float32 or tf32")
+    jax = importlib.import_module("jax")
+    jax.config.update("jax_default_matmul_precision", {"tf32": "tensorfloat32", "float32": "highest"}[precision])
+    peer = importlib.import_module("peer_jax")
+    for name in names:
+        losses = []
+        step = peer.prepared(name, waits=False)
+        us = microseconds(lambda step=step, losses=losses: losses.append(step()), lambda losses=losses: jax.block_until_ready(losses[-1:]))
+        yield {"workload": name, "way": "jit", "on": jax.default_backend(), "us": round(us, 1)}
+
+
 def main():
     engine, precision, *names = [a for a in sys.argv[1:] if a != "--dry"]
     failed = 0
+    if engine == "jax" and importlib.util.find_spec("jax") is None:
+        print("JAX is not installed")
+        return 0
     for name in names or workloads.NAMES:  # one that fails costs the others nothing
         try:
-            for line in {"gradlab": of_gradlab, "torch": of_torch}[engine]([name], precision, "--dry" in sys.argv):
+            for line in {"gradlab": of_gradlab, "torch": of_torch, "jax": of_jax}[engine]([name], precision, "--dry" in sys.argv):
                 print("@" + json.dumps({"engine": engine, "precision": precision, **line}), flush=True)
         except Exception as error:
             failed += 1
