@@ -93,8 +93,8 @@ def check_outs(name: str, out: Any, number: int) -> None:
 
 def _write(name: str, out: Any, result: Any, warn: bool) -> Any:
     if out.is_sparse != result.is_sparse:
-        kinds = [("sparse" if t.is_sparse else "dense") for t in (result, out)]
-        raise RuntimeError(f"{name}(): the result is {kinds[0]}, but out is {kinds[1]}; use the function's result")
+        found, given = ("sparse" if t.is_sparse else "dense" for t in (result, out))
+        raise RuntimeError(f"{name}(): the result is {found}, but out is {given}; use the function's result")
     mode = current()
     if mode.recording and (result._edge is not None or out._edge is not None):
         which = "one of the arguments" if result._edge is not None else "the tensor to write to"
