@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import importlib
 import os
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -285,3 +287,41 @@ def test_transforms_of_compiled_functions():
     whole = gl.compile(gl.func.hessian(function))
     for _ in range(3):
         np.testing.assert_allclose(whole(x[0]).numpy(), gl.func.hessian(function)(x[0]).numpy(), rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- imports
+
+
+def test_what_import_hooks_read_is_no_condition(monkeypatch, tmp_path):
+    """A hook such as pytest's holds all there is: 20 s went by while a trace looked at it."""
+    calls = []
+
+    class Hook:
+        def __init__(self):
+            self.settings = [0]
+
+        def find_spec(self, name, path=None, target=None):
+            calls.append((name, self.settings[0]))
+
+    hook = Hook()
+    monkeypatch.setattr(sys, "meta_path", [hook, *sys.meta_path])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    def function(x):
+        try:
+            import not_there_yet
+        except ImportError:
+            return x
+        return x * not_there_yet.K
+
+    step = gl.compile(function)
+    found = []
+    for i in range(6):
+        hook.settings[0] = i
+        if i == 4:  # what is imported is one, as ever
+            (tmp_path / "not_there_yet.py").write_text("K = 3.0")
+            importlib.invalidate_caches()
+            import not_there_yet as made  # noqa: F401
+        found.append(step(gl.ones(1)).item())
+    monkeypatch.delitem(sys.modules, "not_there_yet")
+    assert found == [1, 1, 1, 1, 3, 3] and calls and len(step.programs) == 2

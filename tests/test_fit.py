@@ -173,6 +173,17 @@ def test_signals_save_and_stop(number, tmp_path):
     assert same(resumed, fitted())
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no such signal")
+def test_a_signal_that_is_ignored_stays_so(tmp_path):
+    """As `nohup` starts a program."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = fitted(callbacks=[Note(stop_after=9, by=signal.SIGHUP), Checkpoint(tmp_path, monitor=None)])
+        assert "signal" not in run.stop and run.finished and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_checkpoints_are_kept_and_the_best_is_known(tmp_path):
     given = more_parts("plain")
     run = gl.train.fit(**given, epochs=5, callbacks=[Checkpoint(tmp_path, every=3, keep=2, monitor="validation_accuracy")])

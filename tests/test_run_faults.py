@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -226,3 +227,18 @@ class TestAtomicFiles:
         Path("link").symlink_to("a.txt")
         atomic.write_text("link", "new")
         assert Path("link").is_symlink() and Path("a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("number", [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)])
+def test_a_signal_before_the_first_checkpoint_leaves_no_folder(number, monkeypatch, capsys):
+    """While data is read, for one: the folder was made for this run, and an empty one is in the way of the next."""
+    def stopped(source, folder, *rest, **options):
+        assert folder.is_dir()
+        os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr("gradlab.cli.train.start", stopped)
+    assert main([*SHORT, "--out", "run"]) == 128 + number
+    said = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    assert capsys.readouterr().err == f"gradlab: {said}\n"
+    assert not Path("run").exists() and signal.getsignal(number) == before

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tomllib
 
+import bill_of_materials
+
 from repository import ROOT
 
 RUNS = "code made of the user's own program, never of a file that is read"
@@ -151,3 +153,12 @@ def test_security_says_what_is_trusted():
     text = (ROOT / "SECURITY.md").read_text()
     for word in ("weights_only=False", "GRADLAB_CACHE", "gradlab run", "trusted=True", "hubconf.py", "ONNX", ".glp", "Report"):
         assert word in text, word
+
+
+def test_the_bill_of_materials_is_whole():
+    text = bill_of_materials.REQUIREMENTS.read_text(encoding="utf-8")
+    parts = bill_of_materials.bill()["components"]
+    assert len(parts) == len(re.findall(r"^[\w.-]+.*==", text, re.MULTILINE)) > 100
+    assert sum(len(part["hashes"]) for part in parts) == text.count("--hash=sha256:") and all(part["hashes"] for part in parts)
+    numpy = next(part for part in parts if part["name"] == "numpy")
+    assert numpy["purl"] == f"pkg:pypi/numpy@{numpy['version']}" and "BSD" in numpy["licenses"][0]["license"]["name"]

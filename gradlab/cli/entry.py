@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -63,7 +66,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 failed, 2 wrong usage, 130 interrupted. Anything else that is raised is a bug and keeps its traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return ended(arguments, lambda: run(arguments))
+    if arguments and arguments[0] in ("run", "launch"):  # what they start has handlers of its own
+        return ended(arguments, lambda: run(arguments))
+    with ending_by_exception():
+        return ended(arguments, lambda: run(arguments))
+
+
+class Terminated(BaseException):
+    """A signal asks the program to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def ending_by_exception() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the program as Ctrl-C does, so that what was begun is put away, workers and empty folders too. What
+    handles them itself, or was told to ignore them (`nohup`), goes on doing so."""
+
+    def end(number: int, _: Any) -> None:
+        raise Terminated(number)
+
+    there = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
+    own = threading.current_thread() is threading.main_thread()  # Python lets only the main thread have handlers
+    numbers = [number for number in there if own and signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def at_once(arguments: Sequence[str]) -> int | None:
@@ -102,6 +136,9 @@ def ended(arguments: Sequence[str], program: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         complain("gradlab: interrupted")
         code = INTERRUPTED
+    except Terminated as terminated:
+        complain(f"gradlab: ended by {signal.Signals(terminated.number).name}")
+        code = 128 + terminated.number
     except MemoryError as error:
         short = " ".join(f"there is not enough memory: {error}".split()).rstrip(": ")
         complain(f"gradlab: {short}; take smaller sizes or batches, or less data")

@@ -30,12 +30,14 @@ class Interruption:
 
 @contextmanager
 def interruption() -> Iterator[Interruption]:
-    """While the block runs, Ctrl-C, SIGTERM (a scheduler's end of time) and SIGHUP (a terminal that closed) are noted, and end nothing."""
+    """While the block runs, Ctrl-C, SIGTERM (a scheduler's end of time) and SIGHUP (a terminal that closed) are noted, and end nothing.
+    Those that the program was told to ignore, as `nohup` and a shell's `&` do, stay ignored."""
     request = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield request  # Python lets only the main thread have handlers
         return
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
+    there = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
+    numbers = [number for number in there if signal.getsignal(number) is not signal.SIG_IGN]
     former = {number: signal.signal(number, request.handle) for number in numbers}
     try:
         yield request

@@ -46,13 +46,14 @@ NUMBER = (
     "{a}.masked_fill({a} > 0.5, {n})", "{a}.fmod({n} + 2.3)", "{a}.remainder({n} + 2.3)", "torch.where({a} > 0, {a}, {n})",
     "({a} * {n}).tanh() * {n}", "1.9 ** {a}.clamp(-2, 2) * {n}",
 )  # fmt: skip
+# What counts zeros makes them itself: others, such as log(1), half types round away from zero or to it, and no disturbance tells.
 REDUCE = (
     "{a}.sum({d}, keepdim={k}) * 0.3", "{a}.mean({d}, keepdim={k})", "{a}.amax({d}, keepdim={k})", "{a}.amin({d}, {k})",
     "{a}.var({d}, correction=0, keepdim={k})", "{a}.logsumexp({d}, keepdim={k})", "({a}.square().sum({d}, {k}) + 0.1).sqrt()",
     "torch.linalg.vector_norm({a} + 2, {n}, {d}, {k})", "{a}.norm(dim={d}, keepdim={k})", "{a}.prod({d}, keepdim={k})",
     "{a}.max({d}, {k}).values", "{a}.min({d}, {k})[0]", "{a}.median({d}, {k}).values", "{a}.nansum({d}, {k})",
     "torch.std({a} + {a}.cumsum({d}), {d}, correction=0)", "{a}.quantile(0.4, {d}, {k})", "{a}.argmax({d})", "{a}.all({d})",
-    "({a} > 0).sum({d})", "{a}.sum()", "{a}.mean()", "{a}.max()", "{a}.count_nonzero({d})",
+    "({a} > 0).sum({d})", "{a}.sum()", "{a}.mean()", "{a}.max()", "({a} * ({a} > 0.3)).count_nonzero({d})",
     "torch.std_mean({a} * 2, {d}, correction=0)[1]", "{a}.cummax({d}).values", "{a}.kthvalue(1, {d})[0]", "{a}.topk(1, {d}).values",
     "{a}.var()",
 )  # fmt: skip

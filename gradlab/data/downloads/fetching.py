@@ -89,7 +89,7 @@ def download(
                 _fetched(address, target, sha256, progress)
                 return target
             except NOT_HAD as error:
-                reasons.append(f"{address}: {_said(error)}")
+                reasons.append(f"{address}: {_shown(_said(error))}")
     except OSError as error:
         what = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
         raise DownloadError(f"{error.filename or target}: {what}; choose another folder (data_dir=, --data-dir, $GRADLAB_DATA)") from error
@@ -102,6 +102,12 @@ def digest(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _shown(text: str) -> str:
+    """A text on one line; what a server says may be anything, a terminal's commands too."""
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    return plain if len(plain) < 160 else f"{plain[:156]}…"
 
 
 def _said(error: Exception) -> str:
@@ -183,7 +189,8 @@ def _mark_of(part: Path) -> Path:
 def _transfer(url: str, file: BinaryIO, part: Path, checked: bool, progress: bool, name: str) -> None:
     """Append to the part what is missing; _Broken where the server stops too early."""
     mark = _mark_of(part)
-    version = mark.read_text(encoding="utf-8") if mark.is_file() else ""
+    version = mark.read_text(encoding="ascii", errors="replace") if mark.is_file() else ""
+    version = version if version.isascii() and version.isprintable() else ""
     done = file.seek(0, os.SEEK_END)
     if done and not (version or checked):  # nobody could say whether the rest is of the same file
         done = file.truncate(0)
@@ -201,13 +208,18 @@ def _transfer(url: str, file: BinaryIO, part: Path, checked: bool, progress: boo
             file.truncate(0)
             raise _Broken("the server has less of the file than was here") from None
         raise
+    except UnsafeAddressError:
+        raise
+    except ValueError as error:
+        raise DownloadError(f"the server sends to an address that is none ({error})") from None
     with source:
         if done and not source.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
             done = file.truncate(0)
         found = source.headers.get("ETag") or source.headers.get("Last-Modified") or ""
-        mark.write_text("" if found.startswith("W/") else found, encoding="utf-8")
-        length = source.headers.get("Content-Length")
-        total = done + int(length) if length is not None else None
+        usable = found.isascii() and found.isprintable() and not found.startswith("W/")  # it goes back to the server, in a header
+        mark.write_text(found if usable else "", encoding="utf-8")
+        length = (source.headers.get("Content-Length") or "").strip()
+        total = done + int(length) if length.isascii() and length.isdecimal() else None  # what is no length says nothing
         hidden = None if progress else True  # None: where stderr is no terminal
         with tqdm(total=total, initial=done, desc=name, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
             while piece := source.read(CHUNK):

@@ -50,7 +50,7 @@ from gradlab.graph.guards.sources import (
     steps,
 )  # fmt: skip
 from gradlab.graph.guards.unrepeatable import CLOCKS, Iterators, Young, reads_clock
-from gradlab.graph.guards.user_code import IGNORED, METHOD, STEPS, USER, is_library_file, kind_of
+from gradlab.graph.guards.user_code import IGNORED, IMPORTS, METHOD, STEPS, USER, is_library_file, kind_of
 from gradlab.graph.staging.symbol import foreign
 from gradlab.nn.hooks import everywhere
 from gradlab.nn.module import Module
@@ -77,13 +77,13 @@ class Reads:
         self._iterators = Iterators()
         self._names: dict[int, set[Any]] = {}  # of a module, by its id, what followed code takes by name
         self._contents: dict[int, tuple[Any, Any]] = {}  # containers that were read, and shallow copies
-        self._users: set[CodeType] = set()  # code of the user's functions
         self._kinds: dict[CodeType, int] = {}  # what a call of some code may tell
         self._selves, self._kept = set[int](), list[Any]()  # what was met, by id, and kept alive
         self._functions: dict[CodeType, list[FunctionType]] = {}  # functions from before the trace; closures may share their code
-        self._made: set[CodeType] = set()  # of functions and comprehensions inside of functions that ran in the trace
+        self._users, self._made = set[CodeType](), set[CodeType]()  # code of the user's functions; of what is defined inside of those that ran
         self._placed: dict[tuple[int, Any], bool] = {}  # places that were noted; whether with all that is in them
         self._before: Any = None
+        self._importing: FrameType | None = None  # the frame that imports a module, if one does
         self.following = Following(self, function)
         self._note_function(function)
         gc.collect(0)  # what is young from here on is made in the trace, as the collector rests meanwhile
@@ -103,8 +103,11 @@ class Reads:
         self._iterators.clear()
 
     def _hook(self, frame: FrameType, event: str, called: Any) -> None:
+        if self._importing is not None and (event != "return" or frame is not self._importing):
+            return
         if event != "call":
             if event == "return":
+                self._importing = None
                 if frame is self.following.until:
                     self.following.turn_back()
             elif event == "c_call" and called in CLOCKS and frame.f_code in self._users:
@@ -114,9 +117,10 @@ class Reads:
         kind = self._kinds.get(code)
         if kind is None:
             kind = self._kinds[code] = kind_of(frame)
-        if kind == IGNORED:
+        if kind <= IGNORED:
             if self.following.on:
                 self.following.called(frame, False)
+            self._importing = frame if kind == IMPORTS else None
             return
         if kind >= STEPS:
             self.why = self.why or self._iterators.moved(frame)
@@ -345,10 +349,7 @@ class Reads:
             self._culprits.append(label)
 
     def changed(self) -> list[str]:
-        """What the traced code changed that a replay would not change again; containers, modules and optimizers are put back.
-
-        Where there is nothing but tensors in the places of others, these places (see `replaced`).
-        """
+        """What the traced code changed that a replay would not, all put back; if nothing but tensors in places of others, `replaced`."""
         for (_, path, whole), (root, label, was, picture) in self.chains.items():
             value = resolve(root, path)
             if self._picture(value, whole) != picture and not self.young(root):

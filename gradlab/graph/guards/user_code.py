@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 from types import CodeType, FrameType
@@ -44,11 +45,15 @@ def is_library(code: CodeType) -> bool:
 
 
 IGNORED, METHOD, USER, STEPS = 0, 1, 2, 4  # nothing; the library's method; the user's function; also: a generator's or iterator's
+IMPORTS = -1  # a module is looked for and run: by hooks, of which pytest's holds all there is, and once, whatever is called later
+_FIND_AND_LOAD = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
 
 
 def kind_of(frame: FrameType) -> int:
     """What a call of a frame's code may tell of what the user's code reads."""
     code, names = frame.f_code, frame.f_code.co_varnames
+    if code is _FIND_AND_LOAD:
+        return IMPORTS
     if code.co_filename.startswith(_ENGINE) or is_generated(frame):
         return IGNORED
     ours = is_library(code)
