@@ -80,7 +80,7 @@ class Reads:
         self._kinds: dict[CodeType, int] = {}  # what a call of some code may tell
         self._selves, self._kept = set[int](), list[Any]()  # what was met, by id, and kept alive
         self._functions: dict[CodeType, list[FunctionType]] = {}  # functions from before the trace; closures may share their code
-        self._users, self._made = set[CodeType](), set[CodeType]()  # code of the user's functions; of what is defined inside of those that ran
+        self._users, self._made = set[CodeType](), set[CodeType]()  # code of the user's functions; of what those that ran define
         self._placed: dict[tuple[int, Any], bool] = {}  # places that were noted; whether with all that is in them
         self._before: Any = None
         self._importing: FrameType | None = None  # the frame that imports a module, if one does
