@@ -140,8 +140,7 @@ class Reads:
         given, names = frame.f_locals, code.co_varnames
         owners = {n: given[n] for n in names[: code.co_argcount + code.co_kwonlyargcount] if n in given and owns(given[n])}
         new = {n: v for n, v in owners.items() if id(v) not in self._selves}
-        first = code not in self._users
-        if not (first or new):
+        if not ((first := code not in self._users) or new):
             return
         for owner in new.values():
             if not isinstance(owner, Optimizer):  # of which only some methods look at everything
