@@ -20,8 +20,11 @@ REQUIREMENTS = ROOT / ".ci/requirements.txt"
 def requirements(text: str) -> dict[tuple[str, str], list[str]]:
     """(name, version) -> hashes, of a file of pinned requirements."""
     found: dict[tuple[str, str], list[str]] = {}
-    for name, version, hashes in re.findall(r"^([\w.-]+)(?:\[[^\]]*\])?==([^\s;\\]+)((?:.*\\\n.*)*)", text, re.MULTILINE):
-        found[name.lower(), version] = re.findall(r"sha256:([0-9a-f]{64})", hashes)
+    hashes: list[str] = []
+    for line in text.splitlines():
+        if pinned := re.match(r"([\w.-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", line):
+            hashes = found[pinned[1].lower(), pinned[2]] = []
+        hashes += re.findall(r"sha256:([0-9a-f]{64})", line)
     return found
 
 

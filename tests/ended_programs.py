@@ -159,8 +159,8 @@ def forked(stage: str, folder: Path, address: str, pipe: int, first: int) -> int
 def importing(pipe: int) -> int:
     """A child that imports gradlab and most of its rooms."""
     rooms = "gradlab, gradlab.nn, gradlab.optim, gradlab.utils.data, gradlab.onnx"
-    text = f"import os; os.write({pipe}, b'.')\ntry:\n  import {rooms}\nexcept KeyboardInterrupt: os._exit({INTERRUPTED})"
-    return subprocess.Popen([sys.executable, "-c", text], start_new_session=True, pass_fds=[pipe], stderr=subprocess.DEVNULL).pid
+    text = f"import os\ntry:\n  os.write({pipe}, b'.'); import {rooms}\nexcept KeyboardInterrupt: os._exit({INTERRUPTED})"
+    return subprocess.Popen([sys.executable, "-c", text], start_new_session=True, pass_fds=[pipe]).pid
 
 
 def left_of(session: int) -> bool:
