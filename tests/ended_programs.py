@@ -10,6 +10,7 @@ The last line is a JSON object: how many were ended, how many had finished befor
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import random
@@ -143,6 +144,7 @@ def forked(stage: str, folder: Path, address: str, pipe: int, first: int) -> int
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        faulthandler.register(signal.SIGUSR1)
         try:
             os.write(pipe, b".")
             for number in range(first, first + 10_000):
@@ -205,6 +207,8 @@ def main(number: signal.Signals, stage: str, count: int, seed: int) -> dict[str,
                 time.sleep(0.005)
             if code is None:
                 wrong.append(f"{i}: still runs after {LIMIT} s")
+                os.kill(process, signal.SIGUSR1)  # it says where
+                time.sleep(1)
                 os.killpg(process, signal.SIGKILL)
                 os.waitpid(process, 0)
             ended += code in (-number, INTERRUPTED)
