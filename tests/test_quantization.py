@@ -232,6 +232,42 @@ def test_gradients_pass_straight_through_integer_layers():
             assert gl.allclose(found, wanted, atol=1e-5) and gl.allclose(bias, g.sum(0) if y.ndim == 2 else g.sum((0, 2, 3)), atol=1e-5)
 
 
+def test_pytorchs_names_choose_and_fuse():
+    """qconfig chooses layers, batch norms go into the layers before them, observers and rounding are switched, the rest says what to do."""
+    gl.manual_seed(5)
+    model = nn.Sequential(Q.QuantStub(), nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3), Q.DeQuantStub())
+    x = gl.randn(8, 2, 6, 6)
+    model.train()(x)
+    with pytest.raises(ValueError, match=r"call model\.eval"):
+        Q.fuse_modules(model, ["1", "2", "3"])
+    model.eval()
+    fused = Q.fuse_modules(model, [["1", "2", "3"]])
+    assert isinstance(fused[2], nn.Identity) and gl.allclose(fused(x), model(x), atol=1e-5)
+    fused.qconfig, fused[5].qconfig = Q.get_default_qconfig("fbgemm"), None
+    small = Q.quantize(fused, lambda m, x: m(x), [x])
+    assert isinstance(small[1], Q.QuantizedWeight) and type(small[5]) is nn.Linear
+    assert (small(x) - model(x)).abs().max() < 0.03 * model(x).abs().max()
+    fused.qconfig = Q.get_default_qat_qconfig()
+    trained = Q.prepare_qat(fused).train()
+    trained(x)
+    kept = trained[1].inputs.activation_post_process.max_val.item()
+    trained.apply(Q.disable_observer)(x * 9)
+    assert trained[1].inputs.activation_post_process.max_val.item() == kept
+    trained.apply(Q.disable_fake_quant)
+    assert (trained[1].inputs(x) == x).all()
+    with pytest.raises(ValueError, match="makes a FakeQuantize"):
+        fused.qconfig = Q.default_qconfig
+        Q.prepare_qat(fused)
+    with pytest.raises(ValueError, match="are no layer, batch norm and ReLU"):
+        Q.fuse_modules(model, ["3", "4"])
+    for name in ("prepare_fx", "convert_fx", "prepare_qat_fx", "fuse_modules_qat", "get_default_qconfig_mapping"):
+        with pytest.raises(NotImplementedError, match=name):
+            getattr(Q, name)(model)
+    for call in (lambda: Q.convert(model, {}), lambda: Q.prepare(model, allow_list=[]), lambda: Q.prepare_qat(model, {})):
+        with pytest.raises(NotImplementedError, match="stays None"):
+            call()
+
+
 @pytest.mark.slow
 def test_convolutions_keep_their_accuracy():
     gl.manual_seed(1)

@@ -16,116 +16,58 @@ from typing import Any
 
 import gradlab as gl
 from gradlab import Tensor, nn
+from gradlab.ao.configuring import (
+    DeQuantStub,
+    QConfig,
+    QuantStub,
+    QuantWrapper,
+    convert_fx,
+    default_dynamic_qconfig,
+    default_fake_quant,
+    default_observer,
+    default_per_channel_qconfig,
+    default_qat_qconfig,
+    default_qconfig,
+    disable_fake_quant,
+    disable_observer,
+    enable_fake_quant,
+    enable_observer,
+    fuse_modules,
+    fuse_modules_qat,
+    get_default_qat_qconfig,
+    get_default_qconfig,
+    get_default_qconfig_mapping,
+    prepare_fx,
+    prepare_qat_fx,
+)
+from gradlab.ao.observers import TINY, FakeQuantize, MinMaxObserver, MovingAverageMinMaxObserver, PerChannelMinMaxObserver
 from gradlab.nn import functional as F
 from gradlab.ops import quantized as rows
 
 __all__ = [
-    "FakeQuantize", "MinMaxObserver", "MovingAverageMinMaxObserver", "PerChannelMinMaxObserver", "QuantizedWeight", "convert", "prepare",
-    "prepare_qat", "quantize_dynamic",
+    "DeQuantStub", "FakeQuantize", "MinMaxObserver", "MovingAverageMinMaxObserver", "PerChannelMinMaxObserver", "QConfig", "QuantStub",
+    "QuantWrapper", "QuantizedWeight", "convert", "convert_fx", "default_dynamic_qconfig", "default_fake_quant", "default_observer",
+    "default_per_channel_qconfig", "default_qat_qconfig", "default_qconfig", "disable_fake_quant", "disable_observer",
+    "enable_fake_quant", "enable_observer", "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig", "get_default_qconfig",
+    "get_default_qconfig_mapping", "prepare", "prepare_fx", "prepare_qat", "prepare_qat_fx", "quantize", "quantize_dynamic", "quantize_qat",
 ]  # fmt: skip
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 GROUP = 32  # inputs of an int4 weight that share a scale
-TINY = 1e-12
-
-
-class MinMaxObserver(nn.Module):
-    """The smallest and the largest number seen, stretched to hold 0; `calculate_qparams()` makes scale and zero point of them.
-
-    quant_min, quant_max: of the integers. qscheme: "per_tensor_affine", or "per_tensor_symmetric" with a zero point in the middle.
-    """
-
-    def __init__(self, quant_min: int = -128, quant_max: int = 127, qscheme: str = "per_tensor_affine") -> None:
-        super().__init__()
-        if quant_min >= quant_max:
-            raise ValueError(f"{type(self).__name__}: quant_min {quant_min} is not below quant_max {quant_max}")
-        if qscheme not in ("per_tensor_affine", "per_tensor_symmetric"):
-            raise ValueError(f"{type(self).__name__}: qscheme is per_tensor_affine or per_tensor_symmetric, not {qscheme!r}")
-        self.quant_min, self.quant_max, self.qscheme = quant_min, quant_max, qscheme
-        self.min_val: Tensor
-        self.max_val: Tensor
-        self.register_buffer("min_val", gl.tensor(float("inf")))
-        self.register_buffer("max_val", gl.tensor(float("-inf")))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x as it is, seen."""
-        with gl.no_grad():
-            low, high = self._range(x.detach())
-            self._see(low, high)
-        return x
-
-    def _range(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x.float().amin(), x.float().amax()
-
-    def _see(self, low: Tensor, high: Tensor) -> None:
-        self.min_val.copy_(gl.minimum(self.min_val, low))
-        self.max_val.copy_(gl.maximum(self.max_val, high))
-
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """Scale (float32) and zero point (int32). RuntimeError where nothing was seen."""
-        if not bool((self.min_val <= self.max_val).all()):
-            raise RuntimeError(f"{type(self).__name__}: no numbers were seen yet; call the model with some batches first")
-        low, high = self.min_val.clamp(max=0), self.max_val.clamp(min=0)
-        if self.qscheme == "per_tensor_symmetric":
-            middle = (self.quant_min + self.quant_max + 1) // 2
-            scale = (gl.maximum(-low, high) / ((self.quant_max - self.quant_min) / 2)).clamp(min=TINY)
-            return scale, gl.full_like(scale, middle, dtype=gl.int32)
-        scale = ((high - low) / (self.quant_max - self.quant_min)).clamp(min=TINY)
-        return scale, (self.quant_min - gl.round(low / scale)).clamp(self.quant_min, self.quant_max).to(gl.int32)
-
-
-class MovingAverageMinMaxObserver(MinMaxObserver):
-    """Averages of what batches had, of which the newest weighs averaging_constant."""
-
-    def __init__(self, averaging_constant: float = 0.01, **ranges: Any) -> None:
-        super().__init__(**ranges)
-        self.averaging_constant = averaging_constant
-
-    def _see(self, low: Tensor, high: Tensor) -> None:
-        first = self.min_val > self.max_val
-        for kept, new in ((self.min_val, low), (self.max_val, high)):
-            kept.copy_(gl.where(first, new, kept + self.averaging_constant * (new - gl.where(first, new, kept))))
-
-
-class PerChannelMinMaxObserver(MinMaxObserver):
-    """The smallest and largest number of each place of a dimension."""
-
-    def __init__(self, ch_axis: int = 0, quant_min: int = -128, quant_max: int = 127) -> None:
-        super().__init__(quant_min, quant_max, "per_tensor_symmetric")
-        self.ch_axis = ch_axis
-
-    def _range(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        rows = x.float().movedim(self.ch_axis, 0).flatten(1)
-        return rows.amin(1), rows.amax(1)
-
-    def _see(self, low: Tensor, high: Tensor) -> None:
-        self.min_val, self.max_val = gl.minimum(self.min_val, low), gl.maximum(self.max_val, high)
-
-
-class FakeQuantize(nn.Module):
-    """An observer, and rounding by what it has seen, with straight-through gradients. In evaluation mode nothing more is seen."""
-
-    def __init__(self, observer: Any = MovingAverageMinMaxObserver, **settings: Any) -> None:
-        super().__init__()
-        self.activation_post_process = observer(**settings)
-
-    def forward(self, x: Tensor) -> Tensor:
-        seen = self.activation_post_process
-        if self.training:
-            seen(x)
-        scale, zero = seen.calculate_qparams()
-        if scale.ndim:
-            return gl.fake_quantize_per_channel_affine(x, scale, zero, seen.ch_axis, seen.quant_min, seen.quant_max)
-        return gl.fake_quantize_per_tensor_affine(x, scale, zero, seen.quant_min, seen.quant_max)
 
 
 class Trained(nn.Module):
     """A layer in training: its input (where `inputs`) and its weight are rounded in every call."""
 
-    def __init__(self, layer: nn.Module, rounds: bool) -> None:
+    def __init__(self, layer: nn.Module, rounds: bool, qconfig: QConfig | None = None) -> None:
         super().__init__()
         self.layer = layer
-        self.inputs = FakeQuantize() if rounds else MinMaxObserver()
+        made = None if qconfig is None else qconfig.activation()
+        if rounds and isinstance(made, MinMaxObserver):
+            raise ValueError(f"prepare_qat: the qconfig's activation is a {type(made).__name__}, and makes a FakeQuantize in training")
+        if not rounds and isinstance(made, FakeQuantize):
+            made = made.activation_post_process
+        self.inputs: Any = made if made is not None else FakeQuantize() if rounds else MinMaxObserver()
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.inputs(x)
@@ -234,27 +176,79 @@ def _exchanged(model: nn.Module, kinds: tuple[type[nn.Module], ...], make: Any) 
     return model
 
 
-def prepare(model: nn.Module, inplace: bool = False) -> nn.Module:
-    """A model whose linear layers and convolutions note the ranges of their inputs: call it with some batches, then `convert` it."""
-    return _exchanged(model if inplace else copy.deepcopy(model), LAYERS, lambda layer: Trained(layer, rounds=False))
+def _prepared(model: nn.Module, rounds: bool) -> nn.Module:
+    """Layers with a qconfig, of their own or of a module around them; all where no module has one."""
+    if not any(hasattr(module, "qconfig") for module in model.modules()):
+        return _exchanged(model, LAYERS, lambda layer: Trained(layer, rounds))
+
+    def walked(module: nn.Module, given: Any) -> nn.Module:
+        given = getattr(module, "qconfig", given)
+        if isinstance(module, LAYERS):
+            return module if given is None else Trained(module, rounds, given)
+        for name, child in list(module.named_children()):
+            if not isinstance(child, (Trained, QuantizedWeight)):
+                setattr(module, name, walked(child, given))
+        return module
+
+    return walked(model, None)
 
 
-def prepare_qat(model: nn.Module, inplace: bool = False) -> nn.Module:
-    """A model whose linear layers and convolutions round weights and inputs in every call, with gradients: train it, then `convert` it."""
-    return _exchanged(model if inplace else copy.deepcopy(model), LAYERS, lambda layer: Trained(layer, rounds=True))
+def _only(name: str, **given: Any) -> None:
+    for argument, value in given.items():
+        if value is not None:
+            raise NotImplementedError(f"{name}: {argument} stays None; set qconfig of the modules to choose what is prepared")
 
 
-def convert(model: nn.Module, inplace: bool = False) -> nn.Module:
+def prepare(
+    model: nn.Module, inplace: bool = False, allow_list: Any = None, observer_non_leaf_module_list: Any = None,
+    prepare_custom_config_dict: Any = None,
+) -> nn.Module:  # fmt: skip
+    """A model whose linear layers and convolutions note the ranges of their inputs: call it with some batches, then `convert` it.
+
+    Where modules have a `qconfig` (it holds for what is in them; None: not prepared), its activation says how; else all are prepared.
+    """
+    _only(
+        "prepare", allow_list=allow_list, observer_non_leaf_module_list=observer_non_leaf_module_list,
+        prepare_custom_config_dict=prepare_custom_config_dict,
+    )  # fmt: skip
+    return _prepared(model if inplace else copy.deepcopy(model), False)
+
+
+def prepare_qat(model: nn.Module, mapping: Mapping[Any, Any] | None = None, inplace: bool = False) -> nn.Module:
+    """A model whose linear layers and convolutions round weights and inputs in every call, with gradients: train it, then `convert` it.
+
+    qconfig of modules: as in `prepare`. mapping is PyTorch's, and stays None.
+    """
+    _only("prepare_qat", mapping=mapping)
+    return _prepared(model if inplace else copy.deepcopy(model), True)
+
+
+def convert(module: nn.Module, mapping: Mapping[Any, Any] | None = None, inplace: bool = False) -> nn.Module:
     """What `prepare` or `prepare_qat` made, with int8 weights and inputs rounded by the ranges that were seen.
 
     RuntimeError where a layer has seen nothing.
     """
+    _only("convert", mapping=mapping)
 
     def made(trained: Any) -> QuantizedWeight:
         seen = trained.inputs.activation_post_process if isinstance(trained.inputs, FakeQuantize) else trained.inputs
         return QuantizedWeight(trained.layer, 8, seen)
 
-    return _exchanged(model if inplace else copy.deepcopy(model), (Trained,), made)
+    return _exchanged(module if inplace else copy.deepcopy(module), (Trained,), made)
+
+
+def quantize(model: nn.Module, run_fn: Any, run_args: Any, mapping: Mapping[Any, Any] | None = None, inplace: bool = False) -> nn.Module:
+    """`prepare`, run_fn(model, *run_args) to show it some batches, and `convert`."""
+    seen = prepare(model, inplace).eval()
+    run_fn(seen, *run_args)
+    return convert(seen, mapping, inplace=True)
+
+
+def quantize_qat(model: nn.Module, run_fn: Any, run_args: Any, inplace: bool = False) -> nn.Module:
+    """`prepare_qat`, run_fn(model, *run_args) to train it, and `convert`."""
+    trained = prepare_qat(model, inplace=inplace).train()
+    run_fn(trained, *run_args)
+    return convert(trained, inplace=True)
 
 
 def quantize_dynamic(

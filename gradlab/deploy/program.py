@@ -289,7 +289,8 @@ def _file(
     functions = "\n\n".join(text.replace("@F", own) for text, own in out.functions.items())
     unused = "".join(f" (void){name};" for name in ("team", "W", "A", "S", "X", "Y"))
     for head, texts in out.bodies:
-        functions += "\n\n" + "\n".join([head + " {", "  int error = 0;", f"  (void)error;{unused}", *("  " + t for t in texts), "  return 0;", "}"])
+        indented = "\n".join("  " + text for text in texts)
+        functions += f"\n\n{head} {{\n  int error = 0;\n  (void)error;{unused}\n{indented}\n  return 0;\n}}"
     entries = ",\n".join(
         "  {"
         + f'"{label}", {ctype(a.dtype).code}, {a.ndim}, {{{", ".join(map(str, (*a.shape, *(0,) * (8 - a.ndim))))}}}, {offset}, {a.nbytes}'
