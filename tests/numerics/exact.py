@@ -158,6 +158,8 @@ def logit(x: Any) -> Any:
 
 
 def lgamma(x: Any) -> Any:
+    if x <= 0 and x == mp.floor(x):
+        return mp.inf
     return mp.loggamma(x).real if x > 0 else mp.log(pi / abs(mp.sinpi(x))) - mp.loggamma(1 - x).real
 
 
