@@ -85,14 +85,15 @@ def test_names(nccl):
     assert isinstance(nccl.hubs[0], Hub)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_collectives_of_a_program(nccl, count):
-    """`gl.distributed` on tensors of GPUs, by MPI's processes: rows, gradients, a compiled step."""
+@pytest.mark.parametrize(("count", "models"), [(2, ["mlp"]), pytest.param(3, ["mlp", "cnn"], marks=pytest.mark.slow)])
+def test_collectives_of_a_program(nccl, count, models):
+    """`gl.distributed` on tensors of GPUs, by MPI's processes: rows, gradients, a compiled step, training, messages."""
     test_mpi = pytest.importorskip("test_mpi")
     if test_mpi.MPIEXEC is None or importlib.util.find_spec("mpi4py") is None:
         pytest.skip("no MPI: pip install .[mpi]")
-    said = test_mpi.started(count, "on_gpu.py", GRADLAB_CUDA=f"emulated:{count}", GRADLAB_EMULATED_NCCL_SECONDS="30")
-    assert len(test_mpi.lines(said, "all on GPUs")) == count
+    environment = {"GRADLAB_CUDA": f"emulated:{count}", "GRADLAB_EMULATED_NCCL_SECONDS": "60"}
+    said = test_mpi.started(count, "on_gpu.py", *models, seconds=600, **environment)
+    assert len(test_mpi.lines(said, "all on GPUs")) == len(test_mpi.lines(said, "trained on GPUs")) == count
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import numpy as np
 from gradlab.advice import GradlabWarning, warn
 from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind, wrap
+from gradlab.distributed import work
 from gradlab.distributed.groups import ProcessGroup, get_group_rank, member
 from gradlab.distributed.reduce_op import ReduceOp, check_reduction
 from gradlab.distributed.work import Work
@@ -111,6 +112,8 @@ def _list(name: str, argument: str, values: Any, size: int, like: Tensor | None 
 
 def _here(group: Any, name: str) -> ProcessGroup | None:
     """The group; None, with a warning, for one that this process is not in."""
+    if work.kept and not name.startswith(("isend", "irecv")):
+        work.flush()
     found = member(group, name)
     if found is None:
         warn(GradlabWarning, f"{name}: this process is not in the group, so nothing happens")

@@ -16,6 +16,7 @@ from gradlab import cuda
 from gradlab.distributed.rendezvous import LOCAL_RANKS, counted
 from gradlab.distributed.store import Store
 from gradlab.distributed.transport import Alone, Transport
+from gradlab.distributed.work import flush
 
 
 class Backend(str):
@@ -190,6 +191,7 @@ def destroy_process_group(group: Any = None) -> None:
         return
     found = member(group, "destroy_process_group")
     assert found is not None
+    flush()
     if found is _world:
         _world = None
         for each in _groups.values():

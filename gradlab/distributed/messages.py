@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab.autograd.record import wrap
+from gradlab.dispatch import backend_of
 from gradlab.distributed.collectives import _here, _into, _root, _tensors, _unrecorded
 from gradlab.distributed.groups import ProcessGroup
-from gradlab.distributed.work import Work
+from gradlab.distributed.work import Work, flush, kept
 from gradlab.tensor import Tensor
 
 
@@ -36,12 +37,25 @@ def _plain(name: str, tensor: Tensor) -> np.ndarray[Any, Any]:
     return array if type(array) is np.ndarray else tensor.detach().cpu()._array
 
 
+def _by_device(group: ProcessGroup, way: str, tensor: Tensor, peer: int | None) -> Any:
+    """The message of a GPU's tensor by what its GPUs have; None where it goes by the host."""
+    if type(tensor._array) is np.ndarray or group.size() == 1:
+        return None
+    offered = getattr(backend_of(tensor._array), "message", None)
+    job = None if offered is None else offered(group.transport, way, tensor._array, peer)
+    if job is not None:
+        kept.append(job.flush)
+    return job
+
+
 def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> Work | None:
     """Begin to send a tensor to process `dst`. ValueError where that is this one."""
     _tensors("isend", "tensor", tensor)
     found, peer = _peer("isend", dst, group, group_dst)
     if found is None or peer is None:
         return None
+    if (job := _by_device(found, "send", tensor.detach().contiguous(), peer)) is not None:
+        return Work([tensor], job)
     return Work([tensor], found.transport.send(_plain("isend", tensor), peer, tag))
 
 
@@ -51,9 +65,12 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
     found, peer = _peer("irecv", src, group, group_src)
     if found is None:
         return None
-    filled = np.empty_like(_plain("irecv", tensor))
-    job = found.transport.receive(filled, peer, tag)
-    return Work([tensor], job, lambda: _unrecorded(_into(tensor), wrap(filled)), sender=lambda: found.ranks[job.source])
+    room = tensor.detach().contiguous().clone() if type(tensor._array) is not np.ndarray else tensor
+    job = _by_device(found, "recv", room, peer)
+    if job is None:
+        room = wrap(np.empty_like(_plain("irecv", tensor)))
+        job = found.transport.receive(room._array, peer, tag)
+    return Work([tensor], job, lambda: _unrecorded(_into(tensor), room), sender=lambda: found.ranks[job.source])
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
@@ -82,5 +99,7 @@ class P2POp(NamedTuple):
 
 
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Any]:
-    """Begin all of them."""
-    return [each.op(each.tensor, each.peer, each.group, each.tag, each.group_peer) for each in p2p_op_list]
+    """Begin all of them, by NCCL as one."""
+    works = [each.op(each.tensor, each.peer, each.group, each.tag, each.group_peer) for each in p2p_op_list]
+    flush()
+    return works

@@ -8,6 +8,14 @@ from typing import Any
 
 from gradlab.distributed.transport import Job
 
+kept: list[Callable[[], None]] = []  # begin what waits for its like: messages of GPUs
+
+
+def flush() -> None:
+    """Begin what was kept, before anything else is done among the processes."""
+    while kept:
+        kept.pop(0)()
+
 
 class Work:
     """A collective that was started with `async_op=True`. Its tensors are written by the time `wait()` has returned."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
+from mpi_programs import gpus
 
 import gradlab as gl
 import gradlab.distributed as dist
@@ -73,3 +75,5 @@ def main():
 
 
 main()
+if sys.argv[1:]:
+    gpus.main(sys.argv[1:])

@@ -18,6 +18,7 @@ from gradlab.backends.cuda.driver import Driver
 from gradlab.backends.cuda.gemm.library import blas_of, warm
 from gradlab.backends.cuda.gemm.rows import product_with_sums
 from gradlab.backends.cuda.launch_context import Work
+from gradlab.backends.cuda.nccl.beside import message
 from gradlab.device import Device
 from gradlab.dispatch import DevicesDiffer
 from gradlab.dtype import FLOATING, INT64
@@ -338,6 +339,10 @@ class CudaBackend:
     def record_stream(self, array: Any, stream: Any) -> None:
         """`Tensor.record_stream`, of a driver's stream."""
         self.driver.record_stream(array, stream)
+
+    def message(self, by: Any, way: str, array: Any, peer: int) -> Any:
+        """An array sent to another process ("send") or received ("recv") by NCCL, see `nccl/beside.py`; None where it goes by the host."""
+        return message(self.driver, by, way, array, peer)
 
     def moved(self, array: Any, device: Device) -> Any:
         """The array on another CUDA device."""

@@ -116,9 +116,7 @@ class Reducer:
             self._begin(bucket)
         with no_grad():
             for bucket in self.buckets:
-                found = bucket.begun
-                if found.device.type == "cpu":
-                    found = bind(rows.all_reduce_end)(found, by=self.group.transport, op=self.op, slot=bucket.slot)
+                found = bind(rows.all_reduce_end)(bucket.begun, by=self.group.transport, op=self.op, slot=bucket.slot)
                 self._leave(bucket, found)
                 bucket.begun = None
 
@@ -147,11 +145,7 @@ class Reducer:
 
     def _begin(self, bucket: Bucket) -> None:
         with no_grad():
-            flat = self.flat(bucket)
-            if flat.device.type == "cpu":
-                bucket.begun = bind(rows.all_reduce_begin)(flat, by=self.group.transport, op=self.op, slot=bucket.slot)
-            else:  # a carrier with a stream of its own takes it from there; others have it in the host's memory only while the row runs
-                bucket.begun = bind(rows.all_reduce)(flat, by=self.group.transport, op=self.op)
+            bucket.begun = bind(rows.all_reduce_begin)(self.flat(bucket), by=self.group.transport, op=self.op, slot=bucket.slot)
 
     def _leave(self, bucket: Bucket, found: Tensor) -> None:
         if self.scale != 1:

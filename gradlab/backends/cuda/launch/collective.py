@@ -6,7 +6,6 @@ runs in a stream of its own, beside the program's.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
@@ -15,11 +14,11 @@ import numpy as np
 
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
+from gradlab.backends.cuda.nccl.beside import before_mine, beside_of
 from gradlab.backends.cuda.nccl.communicators import communicator_of, number_type
 from gradlab.backends.cuda.nccl.names import REDUCTIONS, TYPES
 
 BYTES = TYPES["uint8"]
-_beside: weakref.WeakKeyDictionary[Any, dict[int, tuple[Any, dict[int, Any]]]] = weakref.WeakKeyDictionary()  # streams, events by slot
 
 
 def _by_host(work: Work, x: Any, y: Any, call: Callable[[Any, Any], None]) -> None:
@@ -38,6 +37,7 @@ def _rule(name: str, by_nccl: Callable[..., None], reducing: bool) -> Rule:
         if found is None:
             _by_host(work, x, y, lambda given, filled: getattr(by, name)(given, filled, *others.values()))
         else:
+            before_mine(work.driver, by)
             by_nccl(work, *found, work.contiguous(x), y, kind, **others)
 
     return Rule(run)
@@ -97,35 +97,17 @@ def _begin(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, 
     if found is None:
         _by_host(work, x, y, lambda given, filled: by.all_reduce(given, filled, op))
         return
-    x = work.contiguous(x)
-    stream, events = _beside.setdefault(by, {}).setdefault(driver.current_device(), (driver.new_stream(0), {}))
-    program = driver.current_stream()
-    driver.wait_event(stream, _event(driver, program))
-    driver.use_stream(stream)
-    try:
-        _all_reduce(work, *found, x, y, kind, op)  # type: ignore[arg-type]
-    finally:
-        driver.use_stream(program)
-    if not driver.capturing():
-        driver.record_stream(x, stream)
-        driver.record_stream(y, stream)
-    events[params["slot"]] = _event(driver, stream)
+    work.copy(y, work.contiguous(x))  # x may be anything as soon as this row is over; y is nobody's until the end
+    beside = beside_of(driver, by)
+    beside.flush()
+    nccl, comm = found
+    beside.events[params["slot"]] = beside.run(lambda: _all_reduce(work, nccl, comm, y, y, kind, op), y)  # type: ignore[arg-type]
 
 
 def _end(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x,), (y,) = inputs, outputs
-    driver = work.driver
-    _, events = _beside.get(params["by"], {}).get(driver.current_device(), (None, {}))
-    event = events.pop(params["slot"], None)
-    if event is not None:
-        driver.wait_event(driver.current_stream(), event)
+    beside_of(work.driver, params["by"]).end(params["slot"])
     work.copy(y, work.contiguous(x))
-
-
-def _event(driver: Any, stream: Any) -> Any:
-    event = driver.new_event(False)
-    driver.record_event(event, stream)
-    return event
 
 
 BY_ROW = {

@@ -31,6 +31,12 @@ def communicator_of(driver: Any, by: Any) -> tuple[Any, Any] | None:
     return made
 
 
+def made(driver: Any, by: Any) -> tuple[Any, Any] | None:
+    """The same, if a collective has made it: one of two processes alone cannot."""
+    found: tuple[Any, Any] | None = _known.get(by, {}).get(driver.current_device())
+    return found
+
+
 def _made(driver: Any, by: Any, index: int) -> tuple[Any, Any] | None:
     why = "GRADLAB_NCCL=0"
     nccl: Any = None

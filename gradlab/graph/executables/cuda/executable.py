@@ -20,6 +20,7 @@ from gradlab import dispatch
 from gradlab.backends import cudnn, determinism
 from gradlab.backends.cuda.gemm.plan import Refused
 from gradlab.backends.cuda.gemm.settings import SETTINGS
+from gradlab.backends.cuda.launch.collective import BY_ROW as COLLECTIVES
 from gradlab.backends.native.lowerings.loops import Loop
 from gradlab.backends.native.place import Place
 from gradlab.graph.calls.listing import Each, Step
@@ -145,6 +146,8 @@ class CudaExecutable:
 
         reads = [set(map(key, u.reads())) for u in units]
         writes = [{key(v.id) for c in u.calls for v in c.outputs} for u in units]
+        for unit, written in zip(units, writes):  # what processes do together they do in one order
+            written.update(("carrier", id(c.params["by"])) for c in unit.calls if c.op.name in COLLECTIVES)
         if parallel() and not any(together[: len(together) - sum(together)]):
             self.schedule = line_up(units, reads, writes, lambda u: u.loop or bool(u.parts) or u.calls[0].op.name not in updates)
         else:
