@@ -26,6 +26,8 @@ HOOKS = {  # "package.module" or "package.module:name"
     "constructors of sparse tensors": "gradlab.sparse.making:old_constructor",  # torch.cuda.sparse
     "optimizers in several processes": "gradlab.optim.zero_redundancy:ZeroRedundancyOptimizer",  # distributed.optim
     "modules in several processes": "gradlab.nn.parallel.fully_sharded:FullyShardedDataParallel",  # distributed.fsdp
+    "checkpoints of several processes": "gradlab.utils.distributed_checkpoint",  # distributed.checkpoint
+    "states in several processes": "gradlab.nn.parallel.state_dicts",  # distributed.checkpoint.state_dict
     "mixed precision of devices": "gradlab.amp.deprecated",  # torch.cuda.amp, torch.cpu.amp
 }
 

@@ -67,6 +67,12 @@ def test_what_is_sharded_trains_as_what_is_not(count, what):
     assert len(lines(started(count, "sharding.py", what), "sharded")) == count
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3])
+def test_scripts_as_pytorchs_tutorials_write_them(count):
+    assert len(lines(started(count, "idioms.py", seconds=300), "as written")) == count
+
+
 FAULTS = {"differs": (0, 3), "stopped": (1, 2), "raised": (1, 2), "early": (1, 2), "killed": (137, 0)}  # exit code; how many say so
 
 

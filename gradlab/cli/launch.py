@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     start = mpi_command(mpiexec, options.processes)
     command, code = complete(options.program), FAILED
     for attempt in range(options.max_restarts + 1):
-        code = once([*start, sys.executable, "-m", "gradlab.cli.ranked", str(logs), *command], logs, attempt)
+        code = once([*start, sys.executable, "-m", "gradlab.cli.ranked", str(logs), *command], logs, attempt, options.processes)
         if code in (0, 2, 128 + signal.SIGINT):  # done, wrong usage, or ended by the user
             return code
         left = options.max_restarts - attempt
@@ -71,10 +71,12 @@ def free_folder(stem: Path) -> Path:
     return next(path for n in range(1, 10**6) if not (path := stem.with_name(f"{stem.name}-{n}")).exists())
 
 
-def once(command: list[str], logs: Path, attempt: int) -> int:
+def once(command: list[str], logs: Path, attempt: int, processes: int) -> int:
     """One start of all processes; Ctrl-C and SIGTERM are theirs, which they answer by saving."""
     known = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}  # the processes share the cores
     known |= {"GRADLAB_LAUNCH": str(logs), "GRADLAB_RESTART": str(attempt)}
+    known |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}  # as torchrun's scripts read them
+    known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", **known}
     if sys.stderr is not None and sys.stderr.isatty():
         known["GRADLAB_TERMINAL"] = os.ttyname(sys.stderr.fileno())
     child = subprocess.Popen(command, env=known)

@@ -24,6 +24,7 @@ def rank() -> int:
 def main(logs: str, command: list[str]) -> int:
     """Run the command; its exit code."""
     number = rank()
+    os.environ.update(RANK=str(number), LOCAL_RANK=os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", str(number)))
     terminal = os.environ.get("GRADLAB_TERMINAL")
     with open(Path(logs, f"rank-{number}.log"), "ab", buffering=0) as log:
         if number:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.distributed import fsdp as fsdp, nn as nn, optim as optim
+from gradlab.distributed import (
+    algorithms as algorithms,
+    checkpoint as checkpoint,
+    constants as constants,
+    elastic as elastic,
+    fsdp as fsdp,
+    nn as nn,
+    optim as optim,
+)
 from gradlab.distributed.collectives import (
     all_gather as all_gather,
     all_gather_coalesced as all_gather_coalesced,
@@ -26,12 +34,14 @@ from gradlab.distributed.collectives import (
     reduce_scatter_tensor as reduce_scatter_tensor,
     scatter as scatter,
 )
+from gradlab.distributed.constants import default_pg_timeout as default_pg_timeout
 from gradlab.distributed.failure import (
     DistBackendError as DistBackendError,
     DistError as DistError,
     DistNetworkError as DistNetworkError,
     DistStoreError as DistStoreError,
 )
+from gradlab.distributed.grad_bucket import BuiltinCommHookType as BuiltinCommHookType, GradBucket as GradBucket
 from gradlab.distributed.groups import (
     Backend as Backend,
     GroupMember as GroupMember,
@@ -39,9 +49,11 @@ from gradlab.distributed.groups import (
     destroy_process_group as destroy_process_group,
     get_backend as get_backend,
     get_backend_config as get_backend_config,
+    get_default_backend_for_device as get_default_backend_for_device,
     get_global_rank as get_global_rank,
     get_group_rank as get_group_rank,
     get_node_local_rank as get_node_local_rank,
+    get_pg_count as get_pg_count,
     get_process_group_ranks as get_process_group_ranks,
     get_rank as get_rank,
     get_world_size as get_world_size,
@@ -56,6 +68,7 @@ from gradlab.distributed.groups import (
     is_nccl_available as is_nccl_available,
     is_torchelastic_launched as is_torchelastic_launched,
     is_ucc_available as is_ucc_available,
+    is_xccl_available as is_xccl_available,
     new_group as new_group,
     new_subgroups as new_subgroups,
     new_subgroups_by_enumeration as new_subgroups_by_enumeration,
@@ -72,7 +85,9 @@ from gradlab.distributed.objects import (
     all_gather_object as all_gather_object,
     broadcast_object_list as broadcast_object_list,
     gather_object as gather_object,
+    recv_object_list as recv_object_list,
     scatter_object_list as scatter_object_list,
+    send_object_list as send_object_list,
 )
 from gradlab.distributed.reduce_op import ReduceOp as ReduceOp, reduce_op as reduce_op
 from gradlab.distributed.store import (

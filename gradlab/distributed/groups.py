@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from gradlab import cuda
+from gradlab.distributed.constants import default_pg_timeout
 from gradlab.distributed.rendezvous import LOCAL_RANKS, counted
 from gradlab.distributed.store import Store
 from gradlab.distributed.transport import Alone, Transport
@@ -82,7 +83,6 @@ class group(metaclass=_Worlds):
 _world: ProcessGroup | None = None
 _groups: dict[str, ProcessGroup] = {}
 _made = 0
-TIMEOUT = timedelta(minutes=10)
 
 
 # ---------------------------------------------------------------- beginning and end
@@ -114,6 +114,11 @@ def is_mpi_available() -> bool:
 
 
 def is_ucc_available() -> bool:
+    """False."""
+    return False
+
+
+def is_xccl_available() -> bool:
     """False."""
     return False
 
@@ -152,7 +157,7 @@ def init_process_group(
         raise ValueError("init_process_group: init_method and store exclude each other")
     chosen = Backend(backend or ("cpu:gloo,cuda:nccl" if cuda.is_available() else "gloo"))
     size, own, said = counted(init_method, world_size, rank)
-    carrier = _carrier(size, own, (timeout or TIMEOUT).total_seconds(), said)
+    carrier = _carrier(size, own, (timeout or default_pg_timeout).total_seconds(), said)
     _world = _groups["0"] = ProcessGroup(range(size), own, chosen, group_name or "0", carrier)
 
 
@@ -216,6 +221,12 @@ def member(group: Any, name: str) -> ProcessGroup | None:
         raise TypeError(f"{name}: group is what new_group() gives, or None, not {type(found).__name__}")
     if not any(known is found for known in _groups.values()):
         raise ValueError(f"{name}: this process group was destroyed")
+    return found
+
+
+def _get_default_group() -> ProcessGroup:
+    found = member(None, "_get_default_group")
+    assert found is not None
     return found
 
 
@@ -290,6 +301,19 @@ def get_backend_config(group: Any = None) -> str:
     """The name of a backend for each device, such as "cpu:gloo,cuda:nccl"."""
     found = _inside(group, "get_backend_config").backend
     return str(found) if ":" in found else f"cpu:{found},cuda:{found}"
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """ "nccl" for a GPU, "gloo" for the CPU. ValueError for another device."""
+    kind = str(device).partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"get_default_backend_for_device: cpu or cuda, not {device}")
+    return "nccl" if kind == "cuda" else "gloo"
+
+
+def get_pg_count() -> int:
+    """How many groups there are."""
+    return len(_groups)
 
 
 def get_process_group_ranks(group: Any) -> list[int]:

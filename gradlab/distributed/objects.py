@@ -11,8 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.autograd.record import wrap
 from gradlab.distributed.collectives import _here, _root
 from gradlab.distributed.groups import ProcessGroup
+from gradlab.distributed.messages import recv, send
+
+_TAG = 1 << 13  # of messages that hold objects
 
 
 def _places(name: str, argument: str, values: Any, size: int) -> None:
@@ -89,3 +93,31 @@ def scatter_object_list(
         _places("scatter_object_list", "scatter_object_input_list", scatter_object_input_list, found.size())
         sent = [pickle.dumps(value) for value in scatter_object_input_list or ()]
     scatter_object_output_list[0] = pickle.loads(_exchanged(found, sent)[root])
+
+
+def send_object_list(
+    object_list: list[Any], dst: int | None = None, group: Any = None, device: Any = None, group_dst: int | None = None,
+    use_batch: bool = False,
+) -> None:  # fmt: skip
+    """Send the objects of a list to process `dst`, which calls `recv_object_list`."""
+    text = np.frombuffer(pickle.dumps(list(object_list)), np.uint8).copy()
+    send(wrap(np.array([len(text)], np.int64)), dst, group, _TAG, group_dst)
+    send(wrap(text), dst, group, _TAG, group_dst)
+
+
+def recv_object_list(
+    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None,
+    use_batch: bool = False,
+) -> int:  # fmt: skip
+    """Put what a process sends with `send_object_list` into a list as long. Returns the sender's rank, -1 outside of the group."""
+    size = wrap(np.zeros(1, np.int64))
+    sender = recv(size, src, group, _TAG, group_src)
+    if sender < 0:
+        return sender
+    text = wrap(np.empty(int(size._array[0]), np.uint8))
+    recv(text, sender if group_src is None else None, group, _TAG, group_src)
+    found = pickle.loads(text._array.tobytes())
+    if len(found) != len(object_list):
+        raise ValueError(f"recv_object_list: rank {sender} sends a list of {len(found)}, this one has {len(object_list)} places")
+    object_list[:] = found
+    return sender

@@ -18,6 +18,18 @@ LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "M
 _SCHEMES = ("env", "tcp", "file")
 
 
+def announce() -> None:
+    """Put what scripts for torchrun read (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT) into the environment of a process that
+    another launcher has started, where it is not there."""
+    size, own, _ = counted(None, -1, -1)
+    if size < 2:
+        return
+    local = next((os.environ[name] for name in LOCAL_RANKS if name in os.environ), str(own))
+    said = {"RANK": str(own), "WORLD_SIZE": str(size), "LOCAL_RANK": local, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, value in said.items():
+        os.environ.setdefault(name, value)
+
+
 def _number(text: str, name: str) -> int:
     try:
         return int(text)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from gradlab.distributed.futures import Future, Later
 from gradlab.distributed.transport import Job
 
 kept: list[Callable[[], None]] = []  # begin what waits for its like: messages of GPUs
@@ -64,6 +65,10 @@ class Work:
         """The tensors that it wrote."""
         self.wait()
         return self._tensors
+
+    def get_future(self) -> Future[list[Any]]:
+        """A future of the tensors that it writes. What follows on it (`then`) runs where somebody waits for that."""
+        return Later(self.result, self.is_completed)
 
     def source_rank(self) -> int:
         """The rank in the world of the process that sent what was received."""

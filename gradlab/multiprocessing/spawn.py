@@ -13,6 +13,8 @@ from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any
 
+from gradlab.distributed.rendezvous import counted
+
 PATIENCE = 30.0  # seconds that processes which were asked to end are given
 
 
@@ -146,7 +148,15 @@ def spawn(
     fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:  # fmt: skip
-    """`start_processes` with fresh interpreters."""
+    """`start_processes` with fresh interpreters.
+
+    Where `gradlab launch`, mpiexec or srun has started that many processes of this program, this is one of them: it calls `fn` with its
+    own rank, and starts nothing, so that a script that starts its processes itself runs as it is under them.
+    """
+    size, rank, _ = counted(None, -1, -1)
+    if size == nprocs > 1:
+        fn(rank, *args)
+        return None
     return start_processes(fn, args, nprocs, join, daemon, start_method)
 
 

@@ -9,9 +9,9 @@ from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
 import gradlab
+from gradlab.distributed.futures import Future
 from gradlab.distributions.gamma import between
 from gradlab.nn import functional as F
-from gradlab.pytorch.futures import Future
 from gradlab.tensor import Tensor
 from gradlab.utils.data import Sampler
 

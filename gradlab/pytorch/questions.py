@@ -8,7 +8,7 @@ import gradlab
 from gradlab.amp import GradScaler as GradScaler
 from gradlab.cuda import Event as Event, OutOfMemoryError as OutOfMemoryError, Stream as Stream
 from gradlab.device import Device
-from gradlab.pytorch.futures import Future as Future
+from gradlab.distributed.futures import Future as Future
 from gradlab.utils.dlpack import to_dlpack as to_dlpack
 
 has_lapack = has_openmp = True

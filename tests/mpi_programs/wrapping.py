@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpi_programs import hooks_and_files
 
 import gradlab as gl
 import gradlab.distributed as dist
@@ -183,7 +184,7 @@ CASES = [
 
 if __name__ == "__main__":
     world = dist.init()
-    for case in CASES:
+    for case in [*CASES, *hooks_and_files.CASES]:
         case(world.rank(), world.size())
         dist.barrier()
-    print(f"rank {world.rank()}: {len(CASES)} cases")
+    print(f"rank {world.rank()}: {len(CASES) + len(hooks_and_files.CASES)} cases")

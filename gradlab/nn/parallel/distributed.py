@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +11,7 @@ from gradlab import distributed
 from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind
 from gradlab.device import Device
+from gradlab.distributed.grad_bucket import BuiltinCommHookType, GradBucket
 from gradlab.nn.module import Module
 from gradlab.nn.parallel.joining import Joining
 from gradlab.nn.parallel.placing import device_of, on
@@ -27,8 +29,8 @@ class DistributedDataParallel(Module):
     The module is `.module`, and its names in `state_dict` begin with "module.", whatever the number of processes: a checkpoint that rank
     0 has written loads at another. device_ids: at most one device, where the arguments' tensors are moved; the model is there already.
     bucket_cap_mb: how much travels at a time, default 25 (the first bucket 1). find_unused_parameters: the loss may not depend on all
-    parameters; those of which no process has a gradient keep theirs. broadcast_buffers: see above. static_graph and
-    gradient_as_bucket_view change nothing here.
+    parameters; those of which no process has a gradient keep theirs; static_graph allows the same. broadcast_buffers: see above.
+    gradient_as_bucket_view changes nothing here.
 
     ValueError before `gradlab.distributed.init_process_group`, and for several devices; RuntimeError for a module without anything to
     train, or of other parameters in other processes, and in backward for parameters without a gradient.
@@ -65,14 +67,22 @@ class DistributedDataParallel(Module):
         self.require_backward_grad_sync = True
         self._joining: Joining | None = None
         self._reducer: Reducer | None = None
+        self._comm_hook: tuple[Any, Any] | None = None
+        self._cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
         if group is not None and group.size() > 1:
-            ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-            named = [(name, p) for name, p in module.named_parameters() if p.requires_grad and name not in ignored]
-            self._check_alike(named)
+            self._check_alike(self._averaged())
             if init_sync:
                 self.broadcast_from(0, [*module.parameters(), *module.buffers()])
-            cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
-            self._reducer = Reducer(named, group, cap, find_unused_parameters)
+        self._average()
+
+    def _averaged(self) -> list[tuple[str, Any]]:
+        """The parameters whose gradients travel, with their names."""
+        ignored = set(getattr(self.module, "_ddp_params_and_buffers_to_ignore", ()))
+        return [(name, p) for name, p in self.module.named_parameters() if p.requires_grad and name not in ignored]
+
+    def _average(self) -> None:
+        if self.process_group is not None and self.process_group.size() > 1:
+            self._reducer = Reducer(self._averaged(), self.process_group, self._cap, self.find_unused_parameters or self.static_graph)
 
     @property
     def reducer(self) -> Any:
@@ -153,6 +163,51 @@ class DistributedDataParallel(Module):
             self._joining = None
             self._reducer.op, self._reducer.scale = "mean", 1.0
 
-    def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """NotImplementedError: what changes gradients on their way is not called."""
-        raise NotImplementedError("register_comm_hook: averages travel as they are; Tensor.register_hook changes gradients before")
+    def register_comm_hook(self, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
+        """Let `hook(state, bucket)` average the gradients of each bucket in place of the mean: it is given a `GradBucket` when its
+        gradients are there, and returns a future of the tensor that takes the buffer's place (`Work.get_future()`, `.then(...)`).
+
+        `gradlab.distributed.algorithms.ddp_comm_hooks.default_hooks` has hooks. TypeError for what cannot be called, RuntimeError for a
+        second hook.
+        """
+        if not callable(hook):
+            raise TypeError(f"register_comm_hook: hook is a function of a state and a GradBucket, not {type(hook).__name__}")
+        if self._comm_hook is not None:
+            raise RuntimeError("register_comm_hook: a model takes one hook, and has one already")
+        self._comm_hook = (state, hook)
+        if self._reducer is not None:
+            self._reducer.hook = self._comm_hook
+
+    def _register_builtin_comm_hook(self, comm_hook_type: BuiltinCommHookType) -> None:
+        """A hook by its name."""
+        hooks = distributed.algorithms.ddp_comm_hooks.default_hooks
+        chosen = {BuiltinCommHookType.ALLREDUCE: hooks.allreduce_hook, BuiltinCommHookType.FP16_COMPRESS: hooks.fp16_compress_hook}
+        self.register_comm_hook(self.process_group, chosen[comm_hook_type])
+
+    def _set_static_graph(self) -> None:
+        """As `static_graph=True`."""
+        self.static_graph = True
+        if self._reducer is not None:
+            self._reducer.unused = True
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Module, params_and_buffers_to_ignore: Sequence[str]) -> None:
+        """Name parameters whose gradients stay this process's, before the model is wrapped."""
+        module._ddp_params_and_buffers_to_ignore = params_and_buffers_to_ignore
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to this process: a copy from a file is in the default group."""
+        return {key: value for key, value in self.__dict__.items() if key not in ("process_group", "_reducer", "_joining", "_comm_hook")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.process_group = distributed.groups.member(None, "DistributedDataParallel")
+        self._joining = self._comm_hook = self._reducer = None
+        self._average()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DistributedDataParallel:
+        """A copy of the model in the same group."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.__dict__.update((key, copy.deepcopy(value, memo)) for key, value in self.__dict__.items())
+        return made

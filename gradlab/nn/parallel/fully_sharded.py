@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from gradlab.autograd.walk import watchers
 from gradlab.distributed.groups import member
 from gradlab.nn.module import Module
 from gradlab.nn.modules.container import ModuleDict, ModuleList
+from gradlab.nn.parallel.placing import device_of
 from gradlab.nn.parameter import Parameter
 from gradlab.ops import collective as rows
 from gradlab.tensor import Tensor
@@ -130,15 +133,26 @@ class FullyShardedDataParallel(Module):
     auto_wrap_policy: classes of modules, or a function of a module, that say what is a unit of its own, besides the whole; default: each
     direct child that has parameters. process_group: default all processes. The optimizer is made of `parameters()` afterwards: one flat
     part for each unit. `state_dict()` is that of `module`, whole, in every process, and loads in any number of them: all processes call it.
-    In a compiled step, and on a GPU, parameters stay from forward to backward. Other arguments of PyTorch's are not there.
+    In a compiled step, and on a GPU, parameters stay from forward to backward. device_id: where the module is moved first.
+    sync_module_states, backward_prefetch, forward_prefetch, limit_all_gathers and use_orig_params change nothing here: all begin with the
+    parameters of the first process, and the module's own are there within `summon_full_params`.
 
-    ValueError before `gradlab.distributed.init_process_group`; NotImplementedError for parameters that two modules share.
+    ValueError before `gradlab.distributed.init_process_group`; NotImplementedError for parameters that two modules share, for hybrid
+    strategies, and for cpu_offload, mixed_precision, ignored_modules, ignored_states, param_init_fn and device_mesh.
     """
 
-    def __init__(self, module: Module, process_group: Any = None, *, auto_wrap_policy: _POLICY | None = None) -> None:
+    def __init__(
+        self, module: Module, process_group: Any = None, sharding_strategy: Any = None, cpu_offload: Any = None,
+        auto_wrap_policy: _POLICY | None = None, backward_prefetch: Any = None, mixed_precision: Any = None, ignored_modules: Any = None,
+        param_init_fn: Any = None, device_id: Any = None, sync_module_states: bool = False, forward_prefetch: bool = False,
+        limit_all_gathers: bool = True, use_orig_params: bool = False, ignored_states: Any = None, device_mesh: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__()
+        _refuse(sharding_strategy, cpu_offload, mixed_precision, ignored_modules or ignored_states, param_init_fn, device_mesh)
+        if device_id is not None:
+            module.to(device_of(device_id))
         group: Any = member(process_group, "FullyShardedDataParallel")
-        self.module, self.process_group = module, group
+        self.module, self.process_group, self._rank0_only = module, group, False
         self._units = _units(module, auto_wrap_policy, group.transport)
         if not self._units:
             raise RuntimeError("FullyShardedDataParallel: the module has no parameters")
@@ -166,8 +180,12 @@ class FullyShardedDataParallel(Module):
         return kept[0].at(kept[1]) if type(kept) is tuple else kept
 
     @contextmanager
-    def summon_full_params(self) -> Iterator[None]:
-        """Within it the module has its parameters, to look at: `module.weight`. All processes enter it."""
+    def summon_full_params(
+        self, module: Any = None, recurse: bool = True, writeback: bool = True, rank0_only: bool = False, offload_to_cpu: bool = False,
+        with_grads: bool = False,
+    ) -> Iterator[None]:  # fmt: skip
+        """Within it the module has its parameters, to look at: `module.weight`; what is written there is kept where `writeback` is true.
+        All processes enter it. Also called as `FullyShardedDataParallel.summon_full_params(model)`."""
         with no_grad():
             for unit in self._units:
                 unit.put()
@@ -175,7 +193,25 @@ class FullyShardedDataParallel(Module):
                 yield
             finally:
                 for unit in self._units:
+                    if writeback:
+                        unit.shard.copy_(unit.cut(cat([value.detach().reshape(-1) for value in unit.values])))
                     unit.drop()
+
+    @staticmethod
+    @contextmanager
+    def state_dict_type(
+        module: Any, state_dict_type: Any, state_dict_config: Any = None, optim_state_dict_config: Any = None
+    ) -> Iterator[None]:
+        """Within it `state_dict()` is that of whole tensors, as ever; with `FullStateDictConfig(rank0_only=True)` an empty one besides in
+        the first process."""
+        wrapped = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
+        for each in wrapped:
+            each._rank0_only = bool(getattr(state_dict_config, "rank0_only", False))
+        try:
+            yield
+        finally:
+            for each in wrapped:
+                each._rank0_only = False
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The whole state of `module`, by its own names."""
@@ -184,7 +220,7 @@ class FullyShardedDataParallel(Module):
             for unit in self._units:
                 found.update((name, value.clone()) for name, value in zip(unit.names, unit.gather(), strict=True))
                 unit.whole = None
-        return found
+        return type(found)() if self._rank0_only and self.process_group.rank() else found
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         """The inverse. RuntimeError for names that are missing or that the module has not, KeyError never."""
@@ -248,7 +284,34 @@ def _children(module: Module) -> Iterator[Module]:
             yield child
 
 
-def _is_unit(whole: Module, module: Module, policy: _POLICY | None) -> bool:
+def _is_unit(whole: Module, module: Module, policy: Any) -> bool:
     if policy is None:
         return any(child is module for child in _children(whole))
-    return isinstance(module, tuple(policy)) if isinstance(policy, Collection) else bool(policy(module))
+    if isinstance(policy, Collection):
+        return isinstance(module, tuple(policy))
+    if isinstance(module, (ModuleList, ModuleDict)):  # which nobody calls
+        return False
+    if not _asks_for_sizes(policy):
+        return bool(policy(module))
+    return bool(policy(module=module, recurse=False, nonwrapped_numel=sum(p.numel() for p in module.parameters())))
+
+
+def _asks_for_sizes(policy: Any) -> bool:
+    """Whether it is a policy as PyTorch's are, of a module, of recursion and of sizes."""
+    function = policy.func if isinstance(policy, partial) else policy
+    return "recurse" in signature(function).parameters or function.__name__ == "always_wrap_policy"
+
+
+def _refuse(strategy: Any, offload: Any, mixed: Any, ignored: Any, init: Any, mesh: Any) -> None:
+    """NotImplementedError for what is asked for and not offered."""
+    why = {
+        "a hybrid sharding_strategy; give process_group=": "HYBRID" in getattr(strategy, "name", ""),
+        "cpu_offload; see gl.optim.offload_state": bool(getattr(offload, "offload_params", offload)),
+        "mixed_precision; use gl.autocast": mixed is not None and mixed.asks(),
+        "ignored_modules and ignored_states": bool(ignored),
+        "param_init_fn; make the module with its values": init is not None,
+        "device_mesh; give process_group=": mesh is not None,
+    }
+    for text, asked in why.items():
+        if asked:
+            raise NotImplementedError(f"FullyShardedDataParallel: no {text}")

@@ -6,10 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd.mode import no_grad
-from gradlab.autograd.record import bind
-from gradlab.ops import collective as rows
-
 
 class Joining:
     """What `DistributedDataParallel.join` keeps. Each forward tells who still has batches; one that has not follows in `rest`."""
@@ -40,7 +36,5 @@ class Joining:
         while self.step(False):
             if model.will_sync_buffers():
                 model.sync_buffers(self.source)
-            with no_grad():
-                for bucket in model.reducer.buckets:
-                    bind(rows.all_reduce)(model.reducer.flat(bucket, empty=True), by=self.carrier, op=model.reducer.op)
+            model.reducer.follow()
         model.broadcast_from(self.source, [*model.module.parameters(), *model.module.buffers()])

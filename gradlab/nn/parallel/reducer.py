@@ -11,12 +11,14 @@ from __future__ import annotations
 import copy
 import itertools
 import weakref
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind
 from gradlab.autograd.walk import watchers
+from gradlab.distributed.grad_bucket import GradBucket
 from gradlab.distributed.groups import ProcessGroup
 from gradlab.layout import strided
 from gradlab.ops import collective as rows
@@ -36,6 +38,7 @@ class Bucket:
         self.waiting: set[int] = set()  # parameters, by their places, whose gradients are not there yet
         self.used: set[int] = set()  # those that this process's loss depends on
         self.begun: Any = None  # what travels
+        self.counts: Any = None  # where a hook has taken the gradients: which of them are used
 
     def bytes(self) -> int:
         """Of all gradients."""
@@ -70,6 +73,7 @@ class Reducer:
 
     def __init__(self, named: Sequence[tuple[str, Any]], group: ProcessGroup, cap: int, unused: bool) -> None:
         self.group, self.unused, self.active, self.op, self.scale = group, unused, True, "mean", 1.0
+        self.hook: tuple[Any, Callable[[Any, GradBucket], Any]] | None = None  # what averages instead, with its state
         self.buckets = buckets_of(named, cap, min(cap, FIRST))
         self.places = {p: (b, i) for b in self.buckets for i, p in enumerate(b.parameters)}
         self._next = 0  # the first bucket that has not begun to travel
@@ -79,7 +83,7 @@ class Reducer:
     def __deepcopy__(self, memo: dict[int, Any]) -> Reducer:
         """That of a copy of the model."""
         made = Reducer([(name, copy.deepcopy(p, memo)) for name, p in self._named], self.group, self._cap, self.unused)
-        memo[id(self)] = made
+        memo[id(self)], made.hook = made, self.hook
         return made
 
     # ---------------------------------------------------------------- a backward pass
@@ -116,36 +120,72 @@ class Reducer:
             self._begin(bucket)
         with no_grad():
             for bucket in self.buckets:
-                found = bind(rows.all_reduce_end)(bucket.begun, by=self.group.transport, op=self.op, slot=bucket.slot)
-                self._leave(bucket, found)
+                self._leave(bucket, self._ended(bucket))
                 bucket.begun = None
 
     def failed(self) -> None:
         """Wait for what travels, so that the next pass finds nothing on its way."""
         for bucket in self.buckets[: self._next]:
-            self.group.transport.forget(bucket.slot)
+            if self.hook is None:
+                self.group.transport.forget(bucket.slot)
+            else:
+                with suppress(Exception):
+                    bucket.begun.wait()
             bucket.begun = None
+
+    def follow(self) -> None:
+        """Take part in a pass of the others, with zeros."""
+        with no_grad():
+            for bucket in self.buckets:
+                self._begin(bucket, empty=True)
+            for bucket in self.buckets:
+                self._ended(bucket)
+                bucket.begun = None
 
     # ---------------------------------------------------------------- a bucket
 
-    def flat(self, bucket: Bucket, empty: bool = False) -> Tensor:
-        """What a bucket gives: its gradients one after another, zeros for none, and, where parameters may be unused, a 1 for each used."""
-        with no_grad():
-            parts = []
-            for parameter in bucket.parameters:
-                grad = None if empty else parameter.grad
-                if grad is not None and grad.layout is not strided:
-                    grad = grad.to_dense()
-                shape, like = (parameter.numel(),), {"dtype": parameter.dtype, "device": parameter.device}
-                parts.append(zeros(shape, **like) if grad is None else grad.detach().reshape(-1))
-            if self.unused:
-                used = [0.0 if empty or i not in bucket.used else 1.0 for i in range(len(bucket.parameters))]
-                parts.append(parts[0].new_tensor(used))
-            return cat(parts)
+    def _flat(self, bucket: Bucket, empty: bool) -> list[Tensor]:
+        """What a bucket gives: its gradients, zeros for none; and, where parameters may be unused, a 1 for each used."""
+        parts = []
+        for parameter in bucket.parameters:
+            grad = None if empty else parameter.grad
+            if grad is not None and grad.layout is not strided:
+                grad = grad.to_dense()
+            shape, like = (parameter.numel(),), {"dtype": parameter.dtype, "device": parameter.device}
+            parts.append(zeros(shape, **like) if grad is None else grad.detach().reshape(-1))
+        if self.unused:
+            used = [0.0 if empty or i not in bucket.used else 1.0 for i in range(len(bucket.parameters))]
+            parts.append(parts[0].new_tensor(used))
+        return parts
 
-    def _begin(self, bucket: Bucket) -> None:
+    def _begin(self, bucket: Bucket, empty: bool = False) -> None:
         with no_grad():
-            bucket.begun = bind(rows.all_reduce_begin)(self.flat(bucket), by=self.group.transport, op=self.op, slot=bucket.slot)
+            parts = self._flat(bucket, empty)
+            if self.hook is None:
+                begin = bind(rows.all_reduce_begin)
+                bucket.begun = begin(cat(parts), by=self.group.transport, op=self.op, slot=bucket.slot)
+                return
+            number, (state, hook) = self.buckets.index(bucket), self.hook
+            bucket.counts = parts.pop() if self.unused else None
+            given = GradBucket(number, cat(parts), bucket.parameters, number == len(self.buckets) - 1)
+            bucket.begun = hook(state, given)
+            if not callable(getattr(bucket.begun, "wait", None)):
+                raise RuntimeError(f"DistributedDataParallel: a communication hook returns a Future, not {type(bucket.begun).__name__}")
+
+    def _ended(self, bucket: Bucket) -> Tensor:
+        """The averages of a bucket, and behind them how many processes use each."""
+        if self.hook is None:
+            return bind(rows.all_reduce_end)(bucket.begun, by=self.group.transport, op=self.op, slot=bucket.slot)
+        found = bucket.begun.wait()
+        found = found[0] if isinstance(found, (list, tuple)) and len(found) == 1 else found
+        size = sum(p.numel() for p in bucket.parameters)
+        if not isinstance(found, Tensor) or found.numel() != size:
+            said = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise RuntimeError(f"DistributedDataParallel: a communication hook's Future gives a tensor of {size} numbers, not {said}")
+        found = found.detach().reshape(-1).to(bucket.parameters[0].dtype)
+        if bucket.counts is None:
+            return found
+        return cat([found, bind(rows.all_reduce)(bucket.counts, by=self.group.transport, op="sum")])
 
     def _leave(self, bucket: Bucket, found: Tensor) -> None:
         if self.scale != 1:

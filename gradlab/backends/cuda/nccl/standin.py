@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -140,7 +141,12 @@ class Communicator:
                 raise self._error
 
     def __del__(self) -> None:
-        if getattr(self, "_line", None) is not None:
+        if getattr(self, "_line", None) is None:
+            return
+        if sys.is_finalizing():  # its threads are stopped wherever they were, one perhaps with the lock
+            self._closed = True
+            self._line.close()
+        else:
             self.destroy()
 
     # ------------------------------------------------------------ what it is

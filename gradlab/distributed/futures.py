@@ -1,4 +1,4 @@
-"""`torch.futures`: results that are there later."""
+"""Results that are there later: `torch.futures`, and those of collectives that are under way."""
 
 from __future__ import annotations
 
@@ -62,6 +62,44 @@ class Future(Generic[T]):
 
         self._inner.add_done_callback(go_on)
         return after
+
+
+class Later(Future[T]):
+    """A result that is made when somebody waits for it, or asks and it is ready: what follows on it runs there, in that thread."""
+
+    def __init__(self, make: Callable[[], Any], ready: Callable[[], bool]) -> None:
+        super().__init__()
+        self._make, self._ready = make, ready
+
+    def _settle(self) -> None:
+        if self._inner.done():
+            return
+        try:
+            found = self._make()
+        except Exception as error:  # it is raised where the result is asked for
+            self._inner.set_exception(error)
+        else:
+            self._inner.set_result(found)
+
+    def done(self) -> bool:
+        """Whether there is a result, or an exception."""
+        if not self._inner.done() and self._ready():
+            self._settle()
+        return self._inner.done()
+
+    def wait(self) -> Any:
+        """The result, when it is there; raises the exception if there is one."""
+        self._settle()
+        return self._inner.result()
+
+    def then(self, callback: Callable[[Future[T]], Any]) -> Future[Any]:
+        """A future of what callback gives for this one, when somebody waits for that."""
+
+        def go_on() -> Any:
+            self._settle()
+            return callback(self)
+
+        return Later(go_on, self.done)
 
 
 def collect_all(futures: Sequence[Future[Any]]) -> Future[Any]:
