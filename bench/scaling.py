@@ -1,6 +1,7 @@
 """Step time of data-parallel training against the number of processes: a model, beside what is measured, and for 8 to 1,024 GPUs.
 
     python bench/scaling.py             # measure at 1, 2 and 4 processes (mpiexec), beside the model, and print both tables
+    python bench/scaling.py --write     # and put what was measured into docs/scaling.md
     python bench/scaling.py --predict   # the table for GPUs alone, at once
 
 docs/scaling.md says what the model is and where its figures come from.
@@ -17,12 +18,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MIB = 1 << 20
-SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22)  # bytes of an all_reduce
+SIZES, COUNTS = (1 << 14, 1 << 18, 1 << 20), (1, 4)  # bytes of messages, and how many at once
+NOTHING = 1e15  # bytes a second: a message's bytes take no time that could be measured
+BEGIN, END = "<!-- measured: python bench/scaling.py --write -->", "<!-- until here -->"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "scaling.md"
 WIDTH, LAYERS, BATCH, CAP, ROUNDS = 384, 6, 64, 1.0, 25  # the model that is trained here; bucket_cap_mb
 
 
@@ -54,16 +58,19 @@ def step_time(step: Step, cost: Callable[[float], float], overlapped: bool) -> t
     return step.compute + exposed, exposed
 
 
-def fitted(times: dict[int, float], ranks: int) -> tuple[float, float]:
-    """(alpha, beta): seconds of an all_reduce of nothing, and bytes a second of t = alpha + 2 (N - 1) / N bytes / beta; least squares of
-    relative errors."""
+def fitted(points: Sequence[tuple[int, float, float]], ranks: int) -> tuple[float, float]:
+    """(alpha, beta) of t = messages (alpha + 2 (N - 1) / N bytes / beta) by least squares. points: messages, bytes of each, seconds."""
     share = 2 * (ranks - 1) / ranks
-    weights = {size: 1 / t**2 for size, t in times.items()}
-    total = sum(weights.values())
-    x, y = ({size: size * share for size in times}, times)
-    mean_x, mean_y = (sum(weights[s] * v[s] for s in times) / total for v in (x, y))
-    slope = sum(weights[s] * (x[s] - mean_x) * (y[s] - mean_y) for s in times) / sum(weights[s] * (x[s] - mean_x) ** 2 for s in times)
-    return max(mean_y - slope * mean_x, 0.0), 1 / slope
+    rows = [(float(count), share * count * size, seconds) for count, size, seconds in points]
+    nn, nb, bb = (sum(r[i] * r[j] for r in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
+    nt, bt = (sum(r[i] * r[2] for r in rows) for i in (0, 1))
+    determinant = nn * bb - nb * nb
+    alpha, slope = (nt * bb - bt * nb) / determinant, (bt * nn - nt * nb) / determinant
+    if alpha < 0:
+        alpha, slope = 0.0, bt / bb
+    if slope <= 0:
+        alpha, slope = max(nt / nn, 0.0), 1 / NOTHING
+    return alpha, 1 / slope
 
 
 # ---------------------------------------------------------------- GPUs
@@ -136,9 +143,11 @@ def predicted() -> None:
 
 
 def rank() -> None:
-    """One process under mpiexec: rank 0 prints what it measured."""
+    """One process under mpiexec: rank 0 prints what it measured. Everything is timed from one barrier of all processes to the next."""
     import gradlab as gl
     import gradlab.distributed as dist
+    from gradlab.autograd.record import bind
+    from gradlab.ops import collective as rows
 
     group = dist.init()
     gl.set_num_threads(1)
@@ -147,80 +156,113 @@ def rank() -> None:
     model = gl.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=CAP)
     optimizer = gl.optim.SGD(net.parameters(), lr=1e-3)
     x = gl.randn(BATCH, WIDTH)
-    messages = {size: gl.ones(size // 4) for size in SIZES if group.size() > 1}
-    times: dict[int, list[float]] = {size: [] for size in messages}
-    alone: list[list[float]] = []
-    together: list[float] = []
+    begin, end = bind(rows.all_reduce_begin), bind(rows.all_reduce_end)
+    by = group.transport
+    givens = {size: [gl.ones(size // 8), gl.ones(size // 8)] for size in SIZES}
 
-    def step() -> list[float]:
-        dist.barrier()
-        moments = [time.perf_counter()]
-        loss = model(x).square().mean()
-        moments.append(time.perf_counter())
-        loss.backward()
-        moments.append(time.perf_counter())
+    def travel(count: int, size: int, meanwhile: Callable[[], None]) -> None:
+        """Messages as buckets are: flattened, begun, awaited and copied, with something meanwhile."""
+        with gl.no_grad():
+            begun = [begin(gl.cat(givens[size]), by=by, op="mean", slot=-1 - i) for i in range(count)]
+        meanwhile()
+        with gl.no_grad():
+            for i, each in enumerate(begun):
+                found = end(each, by=by, op="mean", slot=-1 - i)
+                for given, part in zip(givens[size], found.split(size // 8)):
+                    given.copy_(part)
+
+    def step() -> None:
+        model(x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        moments.append(time.perf_counter())
-        return [b - a for a, b in pairwise(moments)]
 
-    for round in range(ROUNDS + 3):  # in turns: the machine has others to serve, too
+    def work() -> None:
         with model.no_sync():
-            parts = step()
-        whole = sum(step())
-        if round >= 3:
-            alone.append(parts)
-            together.append(whole)
-        for size, message in messages.items():
+            step()
+
+    kinds: dict[str, Callable[[], None]] = {"step": step, "work": work}
+    if group.size() > 1:
+        kinds |= {f"alone {c} {s}": partial(travel, c, s, lambda: None) for c in COUNTS for s in SIZES}
+        kinds |= {f"beside {c} {s}": partial(travel, c, s, work) for c in COUNTS for s in SIZES}
+    times: dict[str, list[float]] = {name: [] for name in kinds}
+    for number in range(ROUNDS + 3):  # in turns: the machine has others to serve, too
+        for name, run in kinds.items():
             dist.barrier()
             begun = time.perf_counter()
-            work = dist.all_reduce(message, async_op=True)  # as buckets go, beside the program
-            assert work is not None
-            work.wait()
-            times[size].append(time.perf_counter() - begun)
-    reducer = model.reducer
-    found = {
-        "parts": [statistics.median(column) for column in zip(*alone)], "step": statistics.median(together),
-        "times": {str(size): statistics.median(found) for size, found in times.items()},
-        "gradients": [bucket.bytes() for bucket in reducer.buckets] if reducer is not None else [],
-    }  # fmt: skip
+            run()
+            dist.barrier()
+            if number >= 3:
+                times[name].append(time.perf_counter() - begun)
+    found = {name: statistics.median(each) for name, each in times.items()}
     if group.rank() == 0:
-        print("MEASURED " + json.dumps(found), flush=True)
+        reducer = model.reducer
+        sizes = [bucket.bytes() for bucket in reducer.buckets] if reducer is not None else []
+        print("MEASURED " + json.dumps({"times": found, "gradients": sizes}), flush=True)
 
 
-def started(count: int) -> dict[str, object]:
+def started(count: int) -> dict[str, Any]:
     """What so many processes measured."""
     beside = Path(sys.executable).parent / "mpiexec"
     mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
     if mpiexec is None:
         raise SystemExit("no mpiexec: pip install 'gradlab-engine[mpi]'")
     known = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = [mpiexec, "--oversubscribe", "-n", str(count), sys.executable, __file__, "--rank"]
+    command = [mpiexec, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", str(count), sys.executable, __file__, "--rank"]
     out = subprocess.run(command, env=known, capture_output=True, text=True, check=True).stdout
     return dict(json.loads(next(line for line in out.splitlines() if line.startswith("MEASURED "))[9:]))
 
 
-def measured(counts: Sequence[int]) -> None:
-    """The model beside what is measured. Of each run: the work by steps that keep their gradients to themselves (no_sync), alpha and beta
-    by single messages, all in turns with the steps that the model is held to."""
-    print(f"\n{os.cpu_count()} cores: milliseconds of a step\n")
-    print("| processes | work | alpha µs | beta MB/s | model | measured | measured / model |\n|---|---|---|---|---|---|---|")
-    for count in counts:
-        found = started(count)
-        step = Step(*found["parts"], found["gradients"])  # type: ignore[misc]
-        seconds: float = found["step"]  # type: ignore[assignment]
-        total, said = step.compute, "| |"
-        if count > 1:
-            alpha, beta = fitted({int(size): t for size, t in found["times"].items()}, count)  # type: ignore[attr-defined]
-            total, _ = step_time(step, lambda size, a=alpha, b=beta, n=count: a + 2 * (n - 1) / n * size / b, False)
-            said = f"{alpha * 1e6:.0f} | {beta / 1e6:.0f} |"
-        print(f"| {count} | {step.compute * 1e3:.3g} | {said} {total * 1e3:.3g} | {seconds * 1e3:.3g} | {seconds / total:.2f} |")
+def line_of(count: int, found: dict[str, Any], alone: float) -> tuple[str, float]:
+    """A line of the table, and measured / model. alone: the work of one process."""
+    times, gradients = found["times"], found["gradients"]
+    work, seconds = times["work"], times["step"]
+    if count == 1:
+        return f"| 1 | {work * 1e3:.3g} | 1 | | | | {work * 1e3:.3g} | {seconds * 1e3:.3g} | {seconds / work:.2f} | |", seconds / work
+
+    def transport(kind: str, without: float) -> tuple[float, float]:
+        return fitted([(c, s, times[f"{kind} {c} {s}"] - without) for c in COUNTS for s in SIZES], count)
+
+    idle, busy = transport("alone", 0.0), transport("beside", work)
+    if busy[1] >= NOTHING * (1 - 1e-9):  # what messages add cannot be told from other work of the machine
+        busy = idle
+
+    def cost(size: float, by: tuple[float, float]) -> float:
+        return by[0] + 2 * (count - 1) / count * size / by[1]
+
+    total, _ = step_time(Step(work, 0.0, 0.0, gradients), lambda size: cost(size, busy), False)
+    travel = sum(cost(size, idle) for size in gradients)
+    hidden = 1 - (seconds - work) / travel
+    texts = (f"{alpha * 1e6:.0f} µs, {beta / 1e6:.0f} MB/s" for alpha, beta in (idle, busy))
+    cells = [f"{work * 1e3:.3g}", f"{work / alone:.2f}", *texts, f"{travel * 1e3:.3g}", f"{total * 1e3:.3g}", f"{seconds * 1e3:.3g}"]
+    return f"| {count} | " + " | ".join(cells) + f" | {seconds / total:.2f} | {hidden:.0%} |", seconds / total
+
+
+def measured(counts: Sequence[int], page: Path | None) -> None:
+    """The model beside what is measured; into the page too, where there is one."""
+    found = {count: started(count) for count in counts}
+    alone = found.get(1, found[counts[0]])["times"]["work"]
+    lines, ratios = zip(*(line_of(count, found[count], alone) for count in counts), strict=True)
+    load = os.getloadavg()[1]
+    table = "\n".join([
+        f"{os.cpu_count()} cores, a load of {load:.1f} before and while it ran; milliseconds of a step, medians of {ROUNDS}:", "",
+        "| processes | work | beside one process's | α, β, nothing else running | α, β beside work | buckets alone "
+        "| model | measured | measured / model | hidden |",
+        "|---|---|---|---|---|---|---|---|---|---|", *lines, "",
+        f"Measured steps take {min(ratios):.2f} to {max(ratios):.2f} times what the model says.",
+    ])  # fmt: skip
+    print("\n" + table)
+    if page is not None:
+        text = page.read_text(encoding="utf-8")
+        head, _, rest = text.partition(BEGIN)
+        _, _, tail = rest.partition(END)
+        page.write_text(f"{head}{BEGIN}\n{table}\n{END}{tail}", encoding="utf-8")
 
 
 def main() -> None:
     """See the head of this file."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--predict", action="store_true")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 4])
     options = parser.parse_args()
@@ -228,7 +270,7 @@ def main() -> None:
         rank()
         return
     if not options.predict:
-        measured(options.counts)
+        measured(options.counts, PAGE if options.write else None)
     predicted()
 
 

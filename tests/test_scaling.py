@@ -16,8 +16,29 @@ finally:
 def test_alpha_and_beta_are_found_again():
     for ranks in (2, 4, 16):
         alpha, beta = 3e-5, 2e9
-        times = {size: alpha + 2 * (ranks - 1) / ranks * size / beta for size in scaling.SIZES}
-        assert scaling.fitted(times, ranks) == pytest.approx((alpha, beta), rel=1e-6)
+        share = 2 * (ranks - 1) / ranks
+        points = [(count, size, count * (alpha + share * size / beta)) for count in scaling.COUNTS for size in scaling.SIZES]
+        assert scaling.fitted(points, ranks) == pytest.approx((alpha, beta), rel=1e-6)
+        free = [(count, size, count * share * size / beta - 1e-6) for count, size, _ in points]
+        assert scaling.fitted(free, ranks)[0] == 0.0
+
+
+def test_a_line_of_the_table():
+    """Work that grows with the processes, messages beside it, and a step that is what the model says."""
+    alpha, beta, work, gradients = 1e-3, 1e9, 0.05, [1e6] * 4
+    times = {"work": work, "step": work + 4 * (alpha + 1e6 / beta)}
+    for count in scaling.COUNTS:
+        for size in scaling.SIZES:
+            times[f"beside {count} {size}"] = work + count * (alpha + size / beta)
+            times[f"alone {count} {size}"] = 2 * count * (alpha + size / beta)
+    line, ratio = scaling.line_of(2, {"times": times, "gradients": gradients}, 0.04)
+    assert ratio == pytest.approx(1.0) and line.startswith("| 2 | 50 | 1.25 | 2000 µs, 500 MB/s | 1000 µs, 1000 MB/s |")
+    assert line.endswith("| 1.00 | 50% |")
+
+
+def test_the_page_has_the_place_for_the_table():
+    text = scaling.PAGE.read_text(encoding="utf-8")
+    assert text.index(scaling.BEGIN) < text.index(scaling.END)
 
 
 def test_what_waits():
