@@ -58,6 +58,53 @@ def test_what_is_run_after_a_death(tmp_path):
     assert again(["script.py"], tmp_path) == ["script.py"]
 
 
+def on_a_terminal(command, folder, **environment):
+    """What a person sees of a program, on 80 columns, and its exit code."""
+    import termios
+
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    run_as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    known = {**os.environ, "PYTHONPATH": str(HERE.parent), **run_as_root, **environment}
+    if "GRADLAB_TERMINAL" in known:
+        known["GRADLAB_TERMINAL"] = os.ttyname(theirs)
+    child = subprocess.Popen([sys.executable, "-m", *command], cwd=folder, env=known, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    with open(ours, "rb", buffering=0) as screen:
+        try:
+            while some := screen.read(1 << 16):
+                seen += some
+        except OSError:  # nobody writes any more
+            pass
+    return seen.decode(), child.wait()
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals")
+def test_the_first_process_has_a_terminal_like_the_one_that_is_looked_at(tmp_path):
+    text = "import os, sys; print(sys.stderr.isatty(), os.get_terminal_size(2)); sys.stderr.write('one\\rtwo\\n')"
+    command = ["gradlab.cli.ranked", str(tmp_path), sys.executable, "-c", text]
+    seen, code = on_a_terminal(command, tmp_path, GRADLAB_TERMINAL="this one", OMPI_COMM_WORLD_RANK="0")
+    assert (seen, code) == ("True os.terminal_size(columns=80, lines=24)\r\none\rtwo\r\n", 0)
+    assert (tmp_path / "rank-0.log").read_bytes().endswith(b"one\rtwo\n")
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals")
+def test_one_bar_is_drawn(tmp_path):
+    train = ["train", "digits", "--epochs", "2", "--out", "run"]
+    seen, code = on_a_terminal(["gradlab", "launch", "-n", "2", "--logs", "said", "--", *train], tmp_path)
+    assert code == 0, seen
+    bars = [line for line in seen.split("\r") if "batch/s" in line]
+    assert all(line.startswith("epoch ") and len(line) <= 80 for line in bars) and bars[0].startswith("epoch 1/2:   0%")
+    full = [line for line in bars if "100%" in line]
+    assert [line[:9] for line in full] == ["epoch 1/2", "epoch 2/2"]  # one bar for each epoch, not one for each process
+    assert seen.count("training loss") == 2 and "\r\r\n" not in seen
+    rank_1 = (tmp_path / "said" / "rank-1.log").read_text(encoding="utf-8")
+    assert rank_1.count("training loss") == 2 and "batch/s" not in rank_1
+
+
 @needs_mpi
 @pytest.mark.slow
 def test_a_script_in_three_processes(tmp_path):

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,10 +32,22 @@ def main(logs: str, command: list[str]) -> int:
             return ended(subprocess.call(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
         ours, theirs = os.openpty() if terminal and hasattr(os, "openpty") else os.pipe()
         with open(terminal, "wb", buffering=0) if terminal else os.fdopen(os.dup(1), "wb", buffering=0) as screen:
+            if os.isatty(theirs):
+                like(theirs, screen.fileno())
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
             os.close(theirs)
             copied(ours, [log, screen])
             return ended(child.wait())
+
+
+def like(terminal: int, screen: int) -> None:
+    """Let a terminal be as large as the one that is looked at, whose own business the ends of lines are."""
+    termios = import_module("termios")  # there is none on Windows
+    columns, lines = os.get_terminal_size(screen)
+    termios.tcsetwinsize(terminal, (lines or 24, columns or 80))
+    settings = termios.tcgetattr(terminal)
+    settings[1] &= ~termios.OPOST
+    termios.tcsetattr(terminal, termios.TCSANOW, settings)
 
 
 def copied(source: int, targets: list[BinaryIO]) -> None:

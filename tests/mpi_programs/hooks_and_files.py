@@ -206,6 +206,27 @@ def objects(rank, size):
     assert dist.get_pg_count() == 1 and dist.get_default_backend_for_device("cuda:1") == "nccl"
 
 
+def small_messages_travel_together(rank, size):
+    """Two that one step reduces are one message, with the bits of two; one that depends on another is not joined, nor what lies beyond."""
+
+    def step(x, y):
+        a = dist.nn.all_reduce(x.sum())
+        read = a * 2
+        b = dist.nn.all_reduce(y * y)
+        c = dist.nn.all_reduce(b[0] + a)
+        d = dist.nn.all_reduce(y, dist.ReduceOp.MAX)
+        return read, b, c, d
+
+    runs = [gl.compile(step), gl.compile(step, passes={"join_messages": False})]
+    x, y = gl.arange(6.0) / 7 + rank, gl.tensor([[0.1, rank + 0.3], [3.0, 0.7]])
+    wanted = step(x, y)
+    for _ in range(3):
+        for run in runs:
+            assert all(gl.equal(found, value) and found.shape == value.shape for found, value in zip(run(x, y), wanted, strict=True))
+    assert [sum(call.op.name == "all_reduce" for call in run.graph.calls) for run in runs] == [3, 4]
+
+
 CASES = [
-    hooks, a_hook_that_raises_leaves_no_message, uneven_with_a_hook, copies_and_files, folders, arguments_of_sharding, objects,
+    small_messages_travel_together, hooks, a_hook_that_raises_leaves_no_message, uneven_with_a_hook, copies_and_files, folders,
+    arguments_of_sharding, objects,
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from gradlab.graph.passes.fuse_pooling import fuse_pooling
 from gradlab.graph.passes.fuse_residual_norm import fuse_residual_norm
 from gradlab.graph.passes.fuse_statistics import fuse_statistics
 from gradlab.graph.passes.gather_products import gather_products
+from gradlab.graph.passes.join_messages import join_messages
 from gradlab.graph.passes.mask_pooled import mask_pooled
 from gradlab.graph.passes.overlap_cats import overlap_cats
 from gradlab.graph.passes.project_tables import project_tables
@@ -40,6 +41,7 @@ PASSES: dict[str, Pass] = {
     "gather_products": gather_products,
     "common_subexpressions": common_subexpressions,
     "overlap_cats": overlap_cats,
+    "join_messages": join_messages,
     "look_up_late": look_up_late,
     "mask_pooled": mask_pooled,
     "fuse_convolution": fuse_convolution,
