@@ -165,6 +165,7 @@ HOLOMORPHIC = """
     index index_backward index_put embedding embedding_backward resample resample_backward
     masked_scatter masked_gather gather gather_backward scatter scatter_add scatter_reduce
     inverse solve solve_triangular det cofactor matrix_exp ldl_solve
+    all_reduce reduce broadcast all_gather reduce_scatter all_to_all all_reduce_begin all_reduce_end
 """
 OWN = """
     conj complex real imag view_as_real view_as_complex complex_abs complex_sgn complex_angle eq ne logical_and logical_or logical_xor

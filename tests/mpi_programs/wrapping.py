@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mpi_programs import hooks_and_files
+from mpi_programs import hooks_and_files, odd
 
 import gradlab as gl
 import gradlab.distributed as dist
@@ -184,7 +184,8 @@ CASES = [
 
 if __name__ == "__main__":
     world = dist.init()
-    for case in [*CASES, *hooks_and_files.CASES]:
+    cases = [*CASES, *hooks_and_files.CASES, *odd.CASES]
+    for case in cases:
         case(world.rank(), world.size())
         dist.barrier()
-    print(f"rank {world.rank()}: {len(CASES) + len(hooks_and_files.CASES)} cases")
+    print(f"rank {world.rank()}: {len(cases)} cases")

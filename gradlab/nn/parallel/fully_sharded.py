@@ -24,7 +24,7 @@ from gradlab.nn.parameter import Parameter
 from gradlab.ops import collective as rows
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import zeros
-from gradlab.tensor.shape import cat
+from gradlab.tensor.shape import cat, stack
 
 _POLICY = Collection[type] | Callable[[Module], bool]
 
@@ -243,8 +243,12 @@ class FullyShardedDataParallel(Module):
         """`nn.utils.clip_grad_norm_` over all processes' parts. Returns the norm before."""
         parts = [unit.shard.grad for unit in self._units if unit.shard.grad is not None]
         with no_grad():
-            total = zeros(()) if not parts else sum((g.float().abs() ** norm_type).sum() for g in parts)
-            total = distributed.nn.all_reduce(total, group=self.process_group) ** (1 / norm_type)
+            if norm_type == float("inf"):
+                total = stack([g.float().abs().amax() for g in parts]).amax() if parts else zeros(())
+                total = distributed.nn.all_reduce(total, distributed.ReduceOp.MAX, self.process_group)
+            else:
+                total = zeros(()) if not parts else sum((g.float().abs() ** norm_type).sum() for g in parts)
+                total = distributed.nn.all_reduce(total, group=self.process_group) ** (1 / norm_type)
             scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
             for g in parts:
                 g.mul_(scale.to(g.dtype))
