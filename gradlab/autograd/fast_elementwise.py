@@ -15,7 +15,7 @@ from numpy import empty, ndarray
 
 from gradlab.autograd import formulas
 from gradlab.autograd.base import LEAF, Differentiable
-from gradlab.autograd.general import apply, refresh
+from gradlab.autograd.general import apply, refresh, wrap
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, next_sequence
 from gradlab.autograd.recall import scalar
@@ -353,20 +353,17 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
         if type(x) is not ndarray or type(y) is not ndarray or mode.special:
             return apply(op, (a, b), {}) if getattr(x, "ndim", 0) == getattr(y, "ndim", 0) == 2 else batched(a, b)
         dtype = x.dtype
-        if y.dtype is not dtype or (dtype is not FLOAT32 and dtype is not FLOAT64) or x.ndim != y.ndim or x.ndim < 2:
-            return batched(a, b)
-        flat = x.ndim == 2
-        if not flat and (x.shape[:-2] != y.shape[:-2] or x.size >= op.pays):
-            return batched(a, b)
+        if y.dtype is not dtype or (dtype is not FLOAT32 and dtype is not FLOAT64) or x.ndim != 2 or y.ndim != 2:
+            return several(a, b, x, y, mode)
         if a._meta is not None:
             refresh(a)
         if b._meta is not None:
             refresh(b)
         try:
-            large = flat and x.size >= op.pays <= y.size and x.shape[1] == y.shape[0]
+            large = x.size >= op.pays <= y.size and x.shape[1] == y.shape[0]
             out = (by_kernel(op, (x, y), {}) if large else None)
             if out is None:
-                out = run(dot if flat else cpu, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
+                out = run(dot, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
         except (ValueError, RuntimeError):  # sizes that do not fit; another thread is in there
             return batched(a, b)
         t = new(Tensor)
@@ -388,5 +385,15 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
         n.lasti = frame.f_lasti
         t._edge = n
         return t
+
+    def several(a: Any, b: Any, x: Any, y: Any, mode: Mode) -> Any:
+        """As many matrices of each."""
+        ready = y.dtype is x.dtype and (x.dtype is FLOAT32 or x.dtype is FLOAT64) and x.size < op.pays
+        fits = ready and x.ndim == y.ndim > 2 and x.shape[:-2] == y.shape[:-2] and x.shape[-1] == y.shape[-2]
+        if not fits or (mode.recording and (a._edge is not None or b._edge is not None)):
+            return batched(a, b)
+        refresh(a)
+        refresh(b)
+        return wrap(quietly(cpu, a._array, b._array))
 
     return call

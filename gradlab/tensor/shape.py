@@ -49,6 +49,7 @@ def sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
     return values
 
 
+@cached_sizes(4096)
 def _filled(name: str, shape: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
     """A shape in which one -1 stands for what is left."""
     if -1 not in shape:
@@ -154,6 +155,11 @@ def unflatten(input: Tensor, dim: int | None = None, sizes: Any = None, *, axis:
     return reshape(input, (*shape[:dim], *_filled("unflatten", tuple(sizes), (shape[dim],)), *shape[dim + 1 :]))
 
 
+@cached_sizes(1024)
+def _turned(order: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return tuple([normalize_dim(d, rank) for d in order])
+
+
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dimensions in another order: dimension i of the result is dimension dims[i] of the input. A view.
 
@@ -165,7 +171,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
         rank = len(input._array.shape)
         if len(order) != rank:
             raise ShapeError(f"permute: {len(order)} dims {order} for a tensor of {rank} dimensions {input._array.shape}")
-        return _permute(input, dims=tuple([normalize_dim(d, rank) for d in order]))
+        return _permute(input, dims=_turned(order, rank))
     except Exception as error:
         explain(error, "permute", permute, (input, *order), {"dims": dims})
 
@@ -203,6 +209,15 @@ def t(input: Tensor) -> Tensor:
         explain(error, "t", t, (input,))
 
 
+@cached_sizes(4096)
+def _widened(asked: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
+    if (lead := len(asked) - len(old)) < 0:
+        raise ShapeError(f"expand: shape {asked} has fewer dimensions than the tensor's {old}")
+    if any(s == -1 for s in asked[:lead]):
+        raise ShapeError(f"expand: -1 cannot stand for a new dimension in {asked}")
+    return tuple(old[i - lead] if s == -1 else s for i, s in enumerate(asked))
+
+
 def expand(input: Tensor, *shape: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Sizes of 1 repeated without a copy; -1 keeps a size; new dimensions come in front. A view, which cannot be
     written where something is repeated.
@@ -212,13 +227,7 @@ def expand(input: Tensor, *shape: Any, size: Any = None, implicit: bool = False)
             [1, 2]])
     """
     try:
-        asked, old = sizes(shape if size is None else (size,)), input._array.shape
-        if len(asked) < len(old):
-            raise ShapeError(f"expand: shape {asked} has fewer dimensions than the tensor's {old}")
-        lead = len(asked) - len(old)
-        if any(s == -1 for s in asked[:lead]):
-            raise ShapeError(f"expand: -1 cannot stand for a new dimension in {asked}")
-        return _expand(input, shape=tuple(old[i - lead] if s == -1 else s for i, s in enumerate(asked)))
+        return _expand(input, shape=_widened(sizes(shape if size is None else (size,)), input._array.shape))
     except Exception as error:
         explain(error, "expand", expand, (input, *shape), {"size": size, "implicit": implicit})
 
@@ -322,8 +331,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     >>> gl.flip(gl.arange(3), (0,))
     tensor([2, 1, 0])
     """
-    given = sizes(order if dims is None else (dims,))
-    return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if given else ())
+    return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if (given := sizes(order if dims is None else (dims,))) else ())
 
 
 named_functions(__name__)

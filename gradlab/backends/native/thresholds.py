@@ -22,7 +22,7 @@ ROWS = {
     **dict.fromkeys(("sum", "mean", "amax", "amin", "euclidean"), 1),
     **dict.fromkeys(("prod", "any", "all", "argmax", "argmin", "max", "min", "cumsum", "cumprod", "sort", "topk"), 1),
     **dict.fromkeys(("gather", "gather_backward", "scatter", "scatter_add", "scatter_reduce", "nll", "nll_backward"), 1),
-    **dict.fromkeys(("clone", "flip"), 1 << 12),
+    **dict.fromkeys(("clone",), 1 << 12),
     **dict.fromkeys(("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), 1),
     **dict.fromkeys(("cross_entropy", "cross_entropy_backward"), 1),
     **dict.fromkeys(("layer_norm", "layer_norm_backward", "rms_norm", "batch_norm", "batch_norm_backward", "mse"), 1),
@@ -35,7 +35,8 @@ ROWS = {
     **dict.fromkeys(("lstm_sequence_backward", "gru_sequence_backward", "rnn_sequence_backward"), 1),
     **dict.fromkeys(("matmul", "linear"), 1 << 14),
     **dict.fromkeys(("quantized_linear", "quantized_linear4", "quantized_convolution"), 1),
-    **dict.fromkeys(("cat", "pad", "slice_backward", "slice_scatter"), 1 << 10),
+    **dict.fromkeys(("cat", "flip"), 1),
+    **dict.fromkeys(("pad", "slice_backward", "slice_scatter"), 1 << 10),
     **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1),
     **dict.fromkeys(("adadelta_update", "adamax_update", "lion_update", "nadam_update", "radam_update"), 1),
 }  # fmt: skip
