@@ -177,3 +177,16 @@ def test_a_plain_write_is_seen_by_graphs():
     index[0] = 2
     with pytest.raises(RuntimeError):
         z.backward()
+
+
+@pytest.mark.parametrize("n", [1, 7, 300, 20000])
+def test_products_of_vectors_have_the_same_bits_inside_graphs(n):
+    r = np.random.default_rng(0)
+    v, w, m = (gl.from_numpy(r.standard_normal(shape).astype("f")) for shape in ((n,), (n,), (3, n)))
+    calls = (lambda v: v @ w, lambda v: v.dot(w), lambda v: m @ v, lambda v: m.mv(v), lambda v: v @ m.T, lambda v: v[None] @ w[:, None])
+    for call in calls:
+        plain, recorded = call(v), call(v.clone().requires_grad_())
+        assert plain.shape == recorded.shape and not plain.requires_grad and recorded.requires_grad
+        np.testing.assert_array_equal(plain.numpy(), recorded.detach().numpy())
+    batch = gl.from_numpy(r.standard_normal((2, 3, 4)).astype("f"))
+    np.testing.assert_array_equal((batch @ batch.mT).numpy(), (batch.clone().requires_grad_() @ batch.mT).detach().numpy())

@@ -269,6 +269,8 @@ def lowered(call: Call, ctx: Lowering) -> Sequence[TaskSpec]:
     values = [*call.outputs, *(x for x in call.inputs if isinstance(x, Value))]
     if op.name in ("matmul", "linear") and math.prod(call.outputs[0].spec.shape[:-1]) < ROWS <= call.inputs[1].spec.shape[-1]:
         raise Unsupported  # packing the second matrix costs as much as the product
+    if op.name in ("matmul", "linear") and call.outputs[0].spec.shape[-1:] == (1,):
+        raise Unsupported  # a column: tiles of a matrix would be nearly empty, and BLAS has products of vectors
     lower = LOWERED.get(op.name) or LOWER.get(op.name)
     if lower is None or any(v.spec.dtype in HALF for v in values):
         raise Unsupported
