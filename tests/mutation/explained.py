@@ -1,3 +1,36 @@
 """Mutants that no test can find, or that none is to find, with the reason: by file, line before and line after (`Mutant.key`)."""
 
-EXPLAINED: dict[str, str] = {}
+EXPLAINED: dict[str, str] = {
+    "gradlab/ops/bessel.py"
+    " | small = a <= NEAR"
+    " | small = a < NEAR": "both formulas hold on the bound",
+    "gradlab/ops/pool.py"
+    " | overlap = any(s < d * (k - 1) + 1 for k, s, d in zip(kernel, stride, dilation, strict=True))"
+    " | overlap = any(s <= d * (k - 1) + 1 for k, s, d in zip(kernel, stride, dilation, strict=True))": "slower, the same sums",
+    "gradlab/ops/indexing.py"
+    " | step = max(CHUNK // max(width, 1), 1)"
+    " | step = max(CHUNK // max(width, 2), 1)": "how many rows are taken at a time",
+    "gradlab/ops/zeta.py"
+    " | q, inverse = np.where(rest, q, 1), 1 / np.where(rest, q, 1)"
+    " | q, inverse = np.where(rest, q, 1), 1 / np.where(rest, q, 2)": "what stands at places that are not used",
+    "gradlab/ops/conv_cpu.py"
+    " | y += b.reshape(-1, *(1,) * len(stride))"
+    " | y += b.reshape(-2, *(1,) * len(stride))": "NumPy takes any negative size for the one to be found",
+    "gradlab/ops/indexing.py"
+    " | if width >= 64 and rows.size >= GROUP * len(total):"
+    " | if width >= 64 or rows.size >= GROUP * len(total):": "two ways to the same sums, of which one is quicker",
+    "gradlab/autograd/mode.py"
+    " | def __new__(cls, mode: bool"
+    " | Callable[..., Any] = True) -> Any:"
+    " | def __new__(cls, mode: bool"
+    " | Callable[..., Any] = False) -> Any:": "__init__ has the same default, and __new__ looks only for a function",
+    "gradlab/autograd/fast_rows.py"
+    " | known.clear()"
+    " | pass": "bounds a cache",
+    "gradlab/autograd/inplace.py"
+    " | if getrefcount(twin) > _HELD_HERE:"
+    " | if getrefcount(twin) >= _HELD_HERE:": "a copy more",
+    "gradlab/autograd/engine.py"
+    " | return getrefcount(array) <= _ALONE + 1"
+    " | return getrefcount(array) <= _ALONE - 1": "a copy more",
+}

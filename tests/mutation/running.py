@@ -99,8 +99,9 @@ class Tree:
         reach = self.reach(room)
         first, last = statement_lines(text, mutant.start)
         found = reach.tests_at(mutant.file, first, first) or reach.tests_at(mutant.file, first, last)
-        row = text.splitlines()[first - 1].partition(" = ")[0].strip("_")
-        return found or [t for t in reach.tests if f"[{row}-" in t or f"[{row}]" in t or f"-{row}-" in t]
+        row = text.splitlines()[first - 1].partition(" = ")[0].partition(":")[0].strip("_")
+        found = found or [t for t in reach.tests if f"[{row}-" in t or f"[{row}]" in t or f"-{row}-" in t]
+        return found or reach.tests_at(mutant.file, 1, len(text))  # a table of numbers, say
 
     def forked(self, room: str, mutants: list[Mutant], seconds: float) -> list[Outcome]:
         """What becomes of mutants in forks of one process."""
