@@ -63,9 +63,9 @@ def _cpu(order: int, scaled: bool) -> Any:
 
 
 def _ratio(y: Any, x: Any) -> Any:
-    """I1(x) / x: where x is tiny its limit 1/2, since y may have been rounded to 0; 0 where y overflows, as what it is taken from does."""
+    """I1(x) / x: where x is tiny its limit 1/2, since y may have been rounded to 0; 0 where y overflows, as I0 does."""
     tiny = x.abs() < 1e-18
-    return (y / x.masked_fill(tiny, 1)).masked_fill(tiny, 0.5).masked_fill(y.isinf(), 0)
+    return (y / x.masked_fill(tiny, 1)).masked_fill(tiny, 0.5).masked_fill(y.isinf() & x.isfinite(), 0)
 
 
 i0: Op = Op("i0", same, cpu=_cpu(0, False), cuda=Elementwise("bessel_i0(x)"), promote="float",

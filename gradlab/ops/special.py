@@ -248,7 +248,7 @@ erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise("erfinv(x)"), promo
 
 def _erfcx_gradient(g: Any, x: Any, y: Any) -> Any:
     """2x·erfcx(x) - 2/√π; beyond 4, where the two nearly cancel, the rest of Cody's third range, which is left of them."""
-    far = x > 4
+    far = (x > 4) & x.isfinite()
     t = x.masked_fill(~far, 4).square().reciprocal()
     rest = t * horner_of(t, CODY_P) / horner_of(t, CODY_Q)
     return g * (2 * x.masked_fill(far, 0) * y - 2 / math.sqrt(math.pi)).where(~far, rest * -2)
