@@ -351,7 +351,7 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
         except AttributeError:
             return batched(a, b)
         if type(x) is not ndarray or type(y) is not ndarray or mode.special:
-            return apply(op, (a, b), {}) if getattr(x, "ndim", 0) == getattr(y, "ndim", 0) == 2 else batched(a, b)
+            return apply(op, (a, b), {}) if len(getattr(x, "shape", ())) == len(getattr(y, "shape", ())) == 2 else batched(a, b)
         dtype = x.dtype
         if y.dtype is not dtype or (dtype is not FLOAT32 and dtype is not FLOAT64) or x.ndim != 2 or y.ndim != 2:
             return several(a, b, x, y, mode)
