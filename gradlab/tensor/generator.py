@@ -6,6 +6,7 @@ numbers on every device, and there is one default generator for all devices. Thi
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -137,20 +138,16 @@ def undisturbed(generator: Generator | None) -> Generator | None:
     return generator
 
 
-def draw(generator: Generator | None, words: int, device: Device | None = None) -> tuple[Tensor, int]:
+def draw(generator: Generator | None, words: int, device: Device | None = None, whole: bool = False) -> tuple[Tensor, int]:
     """The state tensor and the constant `offset` to give to a random row that uses `words` words.
 
     In a trace the state is an input of the program, and the constant offset counts the words that the program drew before.
+    whole: for a piece of program whose own draws count what is for other parts of a batch already.
     """
-    if (sharing := batch_part.get()) is None:
-        return drawn(generator, words, device)
-    part, parts = sharing
-    state, offset = drawn(generator, words * parts, device)
-    return state, offset + part * words
-
-
-def drawn(generator: Generator | None, words: int, device: Device | None = None) -> tuple[Tensor, int]:
-    """`draw` for a piece of program whose own draws count what is for other parts of a batch already."""
+    if not whole and (sharing := batch_part.get()) is not None:
+        part, parts = sharing
+        state, offset = draw(generator, words * parts, device, whole=True)
+        return state, offset + part * words
     if generator is None:
         generator = default_generator
     elif not isinstance(generator, Generator):
@@ -175,6 +172,9 @@ def drawn(generator: Generator | None, words: int, device: Device | None = None)
     drawing: dispatch.Drawing = dispatch.backend_for(device)  # type: ignore[assignment]
     state = drawing.random_state(generator._seed, device)
     return wrap(state), place if place < 1 << 63 else place - (1 << 64)
+
+
+drawn = functools.partial(draw, whole=True)
 
 
 def set_apart(generator: Generator | None, words: int) -> Generator:
