@@ -28,6 +28,7 @@ from gradlab.graph.executables.cuda import epilogues, loops, mega
 from gradlab.graph.executables.cuda.arrays import Arrays, parts_to_copy
 from gradlab.graph.executables.cuda.ordering import group_of, states_last, updates_last
 from gradlab.graph.executables.cuda.schedule import MAIN, SIDE, Schedule, line_up, spread
+from gradlab.graph.executables.cuda.single_launch import Run, single_launch
 from gradlab.graph.executables.native.fusion import Unit
 from gradlab.graph.executables.native.index_checks import may_fail
 from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
@@ -88,6 +89,7 @@ class CudaExecutable:
         self.report: list[Step] = []
         self.sources: dict[str, str] = {}
         self._graph: Any = None
+        self._single: Run | None = None  # what launches a program of one task on the caller's memory
         self._settings: Any = None
         self._on_device(self._prepare)
 
@@ -162,7 +164,7 @@ class CudaExecutable:
         self._settings = self._now()
         self.why = ""
         arrays = Arrays(self.backend, self.arranged, self._arena, self._inputs, self._outputs)
-        env, units = arrays.of(self.line), self.arranged.units
+        line, env, units = self.line, arrays.of(self.line), self.arranged.units
         made: list[loops.LoopKernel | None] = [None] * len(units)
         for i, unit in enumerate(units):
             if unit.loop:
@@ -213,6 +215,10 @@ class CudaExecutable:
             self.report.append(Step("copy", ()))
         self._tasks = tasks
         self.launches += len(tasks)
+        self._single = None
+        if len(tasks) == 1 and not self._written:
+            changed = [env[old.id] for old, _ in line.updates if old.id in env]
+            self._single = single_launch(self.work, tasks[0].run, self._inputs, self._outputs, changed)
 
     def _launch(self, call: Call, inputs: list[Any], outputs: list[Any]) -> tuple[Callable[[], Any], str]:
         """What computes a call's outputs from its inputs, and why that is on the host, if it is."""
@@ -260,6 +266,9 @@ class CudaExecutable:
         driver, work = self.driver, self.work
         if self._bind(outs) or self._settings != self._now():
             self._build()
+        if self._graph is not None and self._single is not None and each is None and self._single(arrays, outs):
+            work.faults.check()
+            return
         for own, array in zip(self._inputs, arrays):
             if type(array) is np.ndarray:
                 driver.write(own, np.ascontiguousarray(array).reshape(array.shape))
