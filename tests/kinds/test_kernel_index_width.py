@@ -48,6 +48,8 @@ REVIEWED: dict[str, dict[str, str]] = {
     "direct_weight_gradient.cpp": {r"q\.own \* s\.y\.step\[1\]": "64 bits: steps are int64_t"},
     "direct_weight_gradient.h": {r"R \* W": TILE, r"j \* s\.step\[1\]": "64 bits: steps are int64_t"},
     "gemm.c": {r"r \* panels": TILE},
+    "integer_products.h": {r"\(int32_t\)a\[i\] \* b\[i\]": "of two bytes"},
+    "integer_windows.h": {r"from\[.*\] \* factor": "of two bytes"},
     "loss.cu": {r"line \* n|static_cast<unsigned>\(outer\) \* static_cast<unsigned>\(classes\)": PART},
     "norm.cu": {r"Lanes \* Items": TILE, r"blockIdx\.y \* 2": "at most 256 parts"},
     "pool.cu": {r".*\bw\.(size|out|kernel|stride|dilation)\[[\dd]\]\)?": PLANES, r"blockIdx\.x \* 256": PLANES},

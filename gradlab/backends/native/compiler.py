@@ -37,8 +37,8 @@ TUNING = {
     **dict.fromkeys(("avg_pool.cpp", "batch_norm.cpp", "cross_entropy.cpp", "max_pool.cpp", "softmax.cpp"), VECTORS),
     **dict.fromkeys(("batch_norm_chained.cpp", "batch_norm_backward_chained.cpp", "conv_behind_pool.cpp"), VECTORS),
     **dict.fromkeys(("depthwise.cpp", "direct.cpp"), VECTORS),
-    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "gemm.cpp", "gemm_double.cpp", "movement.cpp"), BY_HAND),
-    **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp", "sequences.cpp"), BY_HAND),
+    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "few_rows.cpp", "gemm.cpp", "gemm_double.cpp"), BY_HAND),
+    **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp", "movement.cpp", "sequences.cpp"), BY_HAND),
     **dict.fromkeys(("chain.cpp", "direct_weight_gradient.cpp", "planes.cpp", "thread_pool.cpp", "guards.cpp"), BY_HAND),
     **dict.fromkeys(("winograd.cpp", "winograd_weight_gradient.cpp", "winograd_tall.cpp", "winograd_weight_gradient_tall.cpp"), BY_HAND),
 }

@@ -18,6 +18,7 @@ PANEL = 32  # columns that are packed together, on the machine with the widest v
 LONG = 512  # a depth that is worth two halves
 LARGE = 1 << 18  # elements of a result that is not
 HALVES = 100  # the parameter that says so
+FEW = 3  # rows of a result for which packing the second operand costs more than it saves
 KERNELS = {FLOAT32: "gradlab_product_float", FLOAT64: "gradlab_product_double"}
 
 
@@ -34,6 +35,9 @@ PLAIN = Ending()
 
 def products(c: Place, a: Place, b: Place, bias: Place | None, ctx: Lowering, end: Ending = PLAIN) -> list[TaskSpec]:
     """c = a @ b + bias; an operand b that several products share is packed once, before the first of them."""
+    few = _few_rows(c, a, b, bias, end)
+    if few is not None:
+        return [few]
     if ctx.operands[b] < SHARED or len(b.shape) != 2 or c.dtype != FLOAT32:
         return [_product(c, a, b, bias, end)]
     first = []
@@ -63,8 +67,31 @@ def _product(c: Place, a: Place, b: Place, bias: Place | None, end: Ending = PLA
     return TaskSpec(KERNELS[c.dtype], tuple(map(int, parameters)), (*places, *end.places), widest(work))
 
 
+def _few_rows(c: Place, a: Place, b: Place, bias: Place | None, end: Ending) -> TaskSpec | None:
+    """A product of few rows, or of one column, which is the row of the product the other way round; None for another."""
+    if math.prod(c.shape[:-2]) != 1 or not a.dtype == b.dtype == c.dtype == FLOAT32 or c.size == 0 or a.size == 0:
+        return None
+    (m, n), k = c.shape[-2:], a.shape[-1]
+    (a_row, along), (b_row, b_column), (c_row, c_column), added = a.strides[-2:], b.strides[-2:], c.strides[-2:], int(bias is not None)
+    places = [c, a, b]
+    if bias is not None and bias.shape != (n,):
+        return None
+    if n == 1 and m > FEW:
+        m, n, (a_row, along), (b_row, b_column), (c_row, c_column) = 1, m, (0, b_row), (along, a_row), (0, c_row)
+        places, added = [c, b, a], 2 * added
+    if m > FEW or (along != 1 and k > 1) or (c_column != 1 and n > 1) or 1 not in (b_row, b_column):
+        return None
+    if bias is not None and added == 1 and bias.strides != (1,):
+        return None
+    parameters = (m, n, k, a_row, b_row, b_column, c_row, added, end.kind)
+    operands = (*places, *(() if bias is None else (bias,)), *end.places)
+    return TaskSpec("gradlab_few_rows", tuple(map(int, parameters)), operands, widest(m * n * (k / 8 + end.cost)))
+
+
 def _in_halves(task: TaskSpec, ctx: Lowering) -> list[TaskSpec]:
     """A product whose operands both have to be packed, and are long: each thread does a half of the length, and packs no more than that."""
+    if task.kernel not in KERNELS.values():
+        return [task]
     c, a, _ = task.places
     (m, k), n = a.shape, c.shape[-1]
     if a.strides[1] == 1 or c.dtype != FLOAT32 or not c.contiguous or k < LONG or m * n > LARGE or task.widest < 2 or task.parameters[8]:

@@ -72,9 +72,8 @@ class CudaExecutable:
 
     def __init__(self, line: Line) -> None:
         backend: Any = dispatch.backend_for(line.device)
-        self.backend = backend
+        self.backend, self.work = backend, backend.work
         self.driver = driver = backend.driver  # a CudaBackend; its module is loaded when a device is first used
-        self.work = backend.work
         self.device = driver.current_device() if line.device.index is None else line.device.index
         calls = updates_last(states_last(line), backend.updates)
         self.epilogues: list[str] = [] if epilogues.enabled() else ["none: GRADLAB_EPILOGUES=0"]
@@ -267,8 +266,7 @@ class CudaExecutable:
         if self._bind(outs) or self._settings != self._now():
             self._build()
         if self._graph is not None and self._single is not None and each is None and self._single(arrays, outs):
-            work.faults.check()
-            return
+            return work.faults.check()
         for own, array in zip(self._inputs, arrays):
             if type(array) is np.ndarray:
                 driver.write(own, np.ascontiguousarray(array).reshape(array.shape))
