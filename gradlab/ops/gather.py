@@ -6,7 +6,6 @@ Tensors have at least one dimension here. The CPU functions accept an output tha
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from gradlab.dtype import COMPLEX, FLOAT32, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.indexing import add_flat, in_range
-from gradlab.spec import ShapeError, Spec, count
+from gradlab.spec import ShapeError, Spec, cached_sizes, count
 
 FEW = 1 << 12  # elements of an index of which what is found once is kept
 
@@ -41,7 +40,7 @@ def addresses(name: str, shape: tuple[int, ...], index: Any, dim: int) -> Any:
     return _addresses(shape, index, dim)
 
 
-@functools.lru_cache(64)
+@cached_sizes(64)
 def _others(shape: tuple[int, ...], own: tuple[int, ...], dim: int) -> tuple[int, Any]:
     """What a place along `dim` counts for, and what the other dimensions add; None where that is nothing."""
     others = np.broadcast_to(_addresses(shape, np.zeros(own, INT64), dim).reshape(own), own)

@@ -21,11 +21,13 @@ CACHED = {
     "ops.pool.output_sizes": ((7, 4, 9, 9), (3, 3), (2, 2), (0, 0), (1, 1), False),
     "strides.preserved": ((7, 4, 9), (144, 4, 16), 4), "strides.beside": ((((7, 4, 9), (36, 9, 1)), ((7, 4, 9), (36, 1, 4))), (7, 4, 9), 4),
     "ops.conv_cpu.symmetric": ((2, 3),),
+    "tensor.shape._filled": ("view", (7, -1, 9), (7, 4, 9)), "tensor.shape._widened": ((7, 4, -1), (4, 9)),
+    "ops.movement.numpy_index": (((2, 9, 1), 3),),
     "ops.conv_cpu.mirrored": ((9, 9), (7, 7), (3, 3), (0, 0), (1, 1)),
 }
 REAL = {
-    "ops.conv_cpu.windows", "ops.pool_cpu.max_windows", "ops.pool_cpu.divisors", "ops.layout.triangle", "ops.vision_cpu.taps",
-    "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed", "ops.memory.places", "onnx.operators.fourier._basis",
+    "ops.conv_cpu.windows", "ops.pool_cpu.max_windows", "ops.pool_cpu.divisors", "ops.layout.triangle", "ops.gather._others", "ops.vision_cpu.taps",
+    "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed", "tensor.shape._turned", "ops.memory.places", "onnx.operators.fourier._basis",
 }  # fmt: skip
 # Keyed by names, code, bytes or nothing.
 OTHERS = {

@@ -50,6 +50,7 @@ def convolution(x, w, scale, b, x_scale, x_zero, stride, padding, dilation, grou
 SCALE, ZERO = np.array(0.03), np.array(-7, np.int32)
 PLACES = {"low": -128, "high": 127}
 SQUARE = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+UNEVEN = {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2), "groups": 4}
 ONLY = {"gradients": 0, "dtypes": ("float32",)}  # half types round inputs to other places
 X, IMAGE = normal(6, 37), normal(2, 4, 7, 6)
 
@@ -72,7 +73,7 @@ SAMPLES = {
     ],
     "quantized_convolution": [
         sample(IMAGE, whole(5, 4, 3, 3), scales(5), normal(5), SCALE, ZERO, **SQUARE, **PLACES, reference=convolution, **ONLY),
-        sample(IMAGE, whole(4, 1, 3, 2), scales(4), None, None, None, **{**SQUARE, "groups": 4}, **PLACES, reference=convolution, **ONLY),
+        sample(IMAGE, whole(4, 1, 3, 2), scales(4), None, None, None, **UNEVEN, **PLACES, reference=convolution, **ONLY),
         sample(normal(1, 4, 9), whole(6, 2, 3), scales(6), normal(6), SCALE, ZERO, stride=(2,), padding=(1,), dilation=(2,), groups=2,
                **PLACES, reference=convolution, **ONLY),
     ],
