@@ -350,4 +350,5 @@ KNOWN_FALLBACKS = {
     "slogdet", "pinv", "matrix_exp", "var",
     "resample", "resample_backward", "ldl", "ldl_solve", "eig",
     *(name for name in ops.ROWS if "_sequence" in name),  # layers on a GPU take steps
+    *(name for name in ops.ROWS if name.startswith("quantized_")),  # integer products are the CPU's
 }  # fmt: skip
