@@ -81,7 +81,8 @@ def test_rows_give_what_eager_gives(dtype, most, tmp_path):
 
 def test_what_has_no_c_is_refused_by_name():
     _, refused = cases("float32", 1)
-    assert not set(refused) & set(EMIT)
+    fixed = {name for name, text in refused.items() if "a weight that is computed in the program" in text}
+    assert set(refused) & set(EMIT) == fixed == {name for name in EMIT if name.startswith("quantized_")}  # packed before
     assert all(name in text for name, text in refused.items())
 
 
