@@ -218,7 +218,7 @@ def _squeezed(place: Place) -> bool:
 _SPATIAL = frozenset({"dilation", "kernel", "stride", "padding", "outputs", "size"})
 _KINDS: dict[Check, str] = {
     _bool: "accumulate causal ceil_mode consecutive decoupled descending full include include_self inverse invert keepdim largest lower "
-           "maximize nesterov overlap pass_nan replacement reverse right unitriangular upper wrap",
+           "maximize nesterov overlap pass_nan replacement reverse right rounds unitriangular upper wrap",
     _number: "alpha atol beta eps exponent hi high lo low p rate rtol scale slope start std step take keep threshold value mean",
     _int: "offset ignore_index diagonal",
     _count: "first k minlength n samples rows kind derivative",
@@ -236,6 +236,7 @@ _KINDS: dict[Check, str] = {
     _one_of("prod", "amax", "amin", "sum", "mean"): "reduce",
     _one_of("reduced", "complete"): "mode",
     _one_of("relu", "gelu", "gelu_tanh", "silu"): "activation",
+    _one_of("tanh", "relu"): "nonlinearity",
     _optional(_positive): "divisor",
     _optional(_count): "padding_idx",
     lambda value, _: isinstance(value, np.dtype): "dtype",

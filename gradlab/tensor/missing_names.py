@@ -92,8 +92,7 @@ MODULES = {
     "gradlab.nn.parallel": _all("scatter gather replicate parallel_apply comm", "there is one device: call the module"),
     "gradlab.distributed": {
         **_all("DeviceMesh init_device_mesh device_mesh tensor DTensor pipelining rpc rref", _WORLD),
-        **_all("send_object_list recv_object_list", "use broadcast_object_list or scatter_object_list"),
-        **_all("run launch elastic launcher", "start the script with gradlab launch -n N --max-restarts K -- script.py"),
+        **_all("run launch launcher", "start the script with gradlab launch -n N --max-restarts K -- script.py"),
     },
     "gradlab.nn.utils": {
         "stateless": "use gl.func.functional_call",

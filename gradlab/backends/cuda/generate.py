@@ -54,7 +54,7 @@ LIGHT = frozenset({
     "right_shift",
 })  # fmt: skip
 # Functions that are called and keep many registers: what a thread holds beside would be spilled around each call.
-_CALLED = re.compile(r"\b(igammac?|zeta|orthogonal|airy_\w+|(spherical_)?bessel_\w+)\s*\(")
+_CALLED = re.compile(r"\b(igammac?|lgamma|zeta|orthogonal|airy_\w+|(spherical_)?bessel_\w+)\s*\(")
 _DIVISION = re.compile("[/%]")
 _CALL = re.compile(r"\b(\w+)\s*\(")
 FULL = 1056  # blocks, eight for each of an H100's 132 multiprocessors: above them threads take several packs
