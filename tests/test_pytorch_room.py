@@ -7,7 +7,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 import pytest
 
 import gradlab as gl
-from gradlab.pytorch import compiler, compiler_settings, core, futures, helpers, optimizers, pytree, types
+from gradlab.distributed import futures
+from gradlab.pytorch import compiler, compiler_settings, core, helpers, optimizers, pytree, types
 from gradlab.pytorch.standing import stand_in
 
 Pair = namedtuple("Pair", "left right")

@@ -26,8 +26,8 @@ CACHED = {
     "ops.conv_cpu.mirrored": ((9, 9), (7, 7), (3, 3), (0, 0), (1, 1)),
 }
 REAL = {
-    "ops.conv_cpu.windows", "ops.pool_cpu.max_windows", "ops.pool_cpu.divisors", "ops.layout.triangle", "ops.gather._others", "ops.vision_cpu.taps",
-    "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed", "tensor.shape._turned", "ops.memory.places", "onnx.operators.fourier._basis",
+    "ops.conv_cpu.windows", "ops.pool_cpu.max_windows", "ops.pool_cpu.divisors", "ops.layout.triangle", "ops.gather._others",
+    "ops.vision_cpu.taps", "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed", "tensor.shape._turned", "ops.memory.places", "onnx.operators.fourier._basis",
 }  # fmt: skip
 # Keyed by names, code, bytes or nothing.
 OTHERS = {
