@@ -30,18 +30,6 @@ Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt
 new = object.__new__
 getframe = sys._getframe
 dot = ndarray.dot
-_scalars: dict[Any, Any] = {}
-
-
-def _scalar(value: float, dtype: Any) -> Any:
-    """A Python number as a 0-d array, kept: NumPy computes three times faster with one than with the number itself."""
-    key = (dtype, value) if value else (dtype, str(value))  # 0.0 equals -0.0
-    found = _scalars.get(key)
-    if found is None:
-        if len(_scalars) > 1024:
-            _scalars.clear()
-        found = _scalars[key] = quietly(np.array, value, dtype)
-    return found
 
 
 def laid(out: Any, *operands: Any) -> Any:
@@ -289,7 +277,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         if tensor._meta is not None:
             refresh(tensor)
         try:
-            number = _scalar(value, dtype)
+            number = scalar(value, dtype)
         except OverflowError:
             return apply(op, (a, b), {})
         first, second = (number, x) if left else (x, number)
