@@ -33,6 +33,7 @@ from gradlab.onnx.building import Ends, bytes_of, model_of
 from gradlab.onnx.checking import Case, ExportError, Verdict, verify
 from gradlab.onnx.emitter import Wire
 from gradlab.onnx.layers import kept
+from gradlab.onnx.loading import OnnxModel
 from gradlab.onnx.lowering import Lowering, UnsupportedError
 from gradlab.onnx.packages import format_package, runtime_package
 from gradlab.onnx.patterns import batch_norms
@@ -321,9 +322,9 @@ def _host(tensor: Any) -> Any:
 
 @contextmanager
 def _quiet(model: Any) -> Iterator[None]:
-    """A module runs without recording gradients; a function may compute some of its own."""
+    """A module runs without recording gradients, and gives tensors; a function may compute some of its own."""
     if isinstance(model, Module):
-        with no_grad():
+        with no_grad(), model.without_maps() if isinstance(model, OnnxModel) else nullcontext():
             yield
     else:
         yield

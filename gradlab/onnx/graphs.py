@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.device import Device
 from gradlab.graph.staging.symbol import TraceError
 from gradlab.onnx.hosts import HOST, OPEN, NotHere, settled
-from gradlab.onnx.importing import EXTRA, OPERATORS, Node, OnnxLoadError, Operator, on_host
+from gradlab.onnx.importing import EXTRA, OPERATORS, Node, OnnxLoadError, Operator, on_host, texts
 from gradlab.onnx.packages import format_package
 from gradlab.tensor.tensor import Tensor
 
@@ -71,7 +71,7 @@ class Body:
             mixed = operator.numbers and len(arguments) == 2
             moved = []
             for i, a in enumerate(arguments):
-                if type(a) is np.ndarray and i not in operator.host:
+                if type(a) is np.ndarray and i not in operator.host and a.dtype.kind != "U":
                     other = arguments[1 - i] if mixed else None
                     if mixed and isinstance(other, Tensor) and a.size == 1 and a.ndim <= other.dim() and same_kind(a, other):
                         a = a.reshape(-1)[0].item() if a.dtype != object else a.reshape(-1)[0]
@@ -121,6 +121,8 @@ def array_of(proto: Any) -> Any:
     if any(d < 0 for d in proto.dims):
         raise ValueError(f"the tensor {proto.name!r} has the shape {list(proto.dims)}")
     found = np.array(onnx.numpy_helper.to_array(proto))
+    if found.dtype == object:
+        found = texts(found)
     if tuple(found.shape) != tuple(proto.dims):
         raise ValueError(f"the data of the tensor {proto.name!r} do not fit its shape {list(proto.dims)}")
     return found
@@ -155,14 +157,29 @@ def body_of(graph: Any, reading: Reading, outer: Iterable[str] = ()) -> Body:
 
 def nodes_of(protos: Any, known: set[str], given: Mapping[str, Any], reading: Reading) -> list[Node]:
     """Nodes, and in `known` what they make. given: the attributes of the function whose body this is."""
-    found = []
+    found: list[Node] = []
     for proto in protos:
         node = node_of(proto, known, given, reading)
         if lost := [name for name in node.inputs if name and name not in known]:
             raise OnnxLoadError(f"onnx.load: {node.where} reads {', '.join(map(repr, lost))}, which no node before it makes")
+        found += stored(node, known)
         known.update(name for name in node.outputs if name)
         found.append(node)
     return found
+
+
+def stored(node: Node, known: set[str]) -> Iterator[Node]:
+    """Constants of the tensors that stand among a node's attributes, which reads them from now on."""
+    if node.operator is None or node.operator.arrays is None:
+        return
+    for name, array in node.operator.arrays(node).items():
+        base = f"{node.name or node.outputs[0]}.{name}"
+        label = base if base not in known else f"{base}_{len(known)}"
+        known.add(label)
+        node.inputs.append(label)
+        constant = Node("Constant", label, [], [label], {"value": array}, node.opset)
+        constant.operator = OPERATORS["Constant"]
+        yield constant
 
 
 def node_of(proto: Any, known: set[str], given: Mapping[str, Any], reading: Reading) -> Node:

@@ -46,18 +46,20 @@ class Operator:
     always_host: bool = False  # its result is plain numbers whatever its inputs are
     fixed: frozenset[int] = frozenset()  # inputs that are data, but nothing that is trained: scales, running statistics
     numbers: bool = False  # takes a Python number for an operand of one element
+    arrays: Callable[[Any], dict[str, Any]] | None = None  # of a node: tensors among its attributes, which become inputs behind its own
 
 
 OPERATORS: dict[str, Operator] = {}
 
 
 def imports(
-    *names: str, host: Sequence[int] = (), first: int = 1, always_host: bool = False, fixed: Sequence[int] = (), numbers: bool = False
-) -> Callable[[Run], Run]:
+    *names: str, host: Sequence[int] = (), first: int = 1, always_host: bool = False, fixed: Sequence[int] = (), numbers: bool = False,
+    arrays: Callable[[Any], dict[str, Any]] | None = None,
+) -> Callable[[Run], Run]:  # fmt: skip
     """Register how operators are run; those of another domain are called "domain:name"."""
 
     def register(run: Run) -> Run:
-        OPERATORS.update((name, Operator(run, frozenset(host), first, always_host, frozenset(fixed), numbers)) for name in names)
+        OPERATORS.update((name, Operator(run, frozenset(host), first, always_host, frozenset(fixed), numbers, arrays)) for name in names)
         return run
 
     return register
@@ -109,9 +111,10 @@ class Node:
 
 
 class Values(dict[str, Any]):
-    """The values of a run by name, and which inputs a message may speak of."""
+    """The values of a run by name, which inputs a message may speak of, and whether results are maps where the file says so."""
 
     open_inputs: Sequence[str] = ()
+    maps: bool = True
 
 
 def inside(node: Node) -> Values:
@@ -172,8 +175,24 @@ def on_host(operator: Operator, node: Node, inputs: Sequence[Any]) -> Any:
 
 
 def as_tensor(value: Any) -> Any:
-    """A host value as a tensor of the CPU."""
-    return tensors.tensor(value) if isinstance(value, np.ndarray) else value
+    """A host value as a tensor of the CPU; strings stay."""
+    return tensors.tensor(value) if isinstance(value, np.ndarray) and value.dtype.kind != "U" else value
+
+
+def texts(values: Any) -> Any:
+    """Strings as an array of them: arrays of objects hold open sizes here. Bytes are UTF-8."""
+    array = np.asarray(values)
+    if array.dtype.kind == "U":
+        return array
+    plain = [v.decode() if isinstance(v, bytes) else str(v) for v in array.reshape(-1).tolist()]
+    return np.array(plain, str).reshape(array.shape)
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a string, or nested lists of them."""
+    while isinstance(value, list) and value:
+        value = value[0]
+    return isinstance(value, (str, bytes))
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from gradlab.dtype import ALL
 from gradlab.nn import Module, Parameter
 from gradlab.onnx.folding import Folder, bodies, without_dead
 from gradlab.onnx.graphs import DOMAINS, Body, Reading, body_of
-from gradlab.onnx.importing import Node, OnnxLoadError, Values, is_dynamic
+from gradlab.onnx.importing import Node, OnnxLoadError, Values, is_dynamic, is_text, texts
 from gradlab.onnx.operators import ready
 from gradlab.onnx.operators.recurrent import GATES, reordered, usual
 from gradlab.onnx.packages import format_package
@@ -34,6 +35,8 @@ class OnnxModel(Module):
     `state_dict` entries. What the file holds as plain numbers (shapes, axes, single numbers) stays as it is.
     Call it under `gl.compile` as any module. Made by `gl.onnx.load`.
     """
+
+    maps = True
 
     def __init__(self, proto: Any, constants: Mapping[str, Any] | None = None, trainable: Trainable = True) -> None:
         super().__init__()
@@ -117,6 +120,15 @@ class OnnxModel(Module):
             module = module._parameters.get(part) if part in module._parameters else module._buffers.get(part, module._modules.get(part))
         return module
 
+    @contextmanager
+    def without_maps(self) -> Iterator[None]:
+        """Results are tensors alone: of a list of maps from labels to numbers, as scikit-learn's converters write it, the numbers."""
+        self.maps = False
+        try:
+            yield
+        finally:
+            del self.maps
+
     def named_arrays(self) -> Iterator[tuple[str, Any]]:
         """The file's names of the parameters and buffers, and what they hold: an exported file has them again."""
         for path, name in self.onnx_names.items():
@@ -131,12 +143,14 @@ class OnnxModel(Module):
         values.update(kwargs)
         if missing := [n for n in names if n not in values]:
             raise TypeError(f"this model takes {', '.join(names)}; missing: {', '.join(missing)}")
-        values.open_inputs = names
+        values.open_inputs, values.maps = names, self.maps
         first = next((t for t in [*values.values(), *map(self.weight, self.body.weights.values())] if isinstance(t, Tensor)), None)
         device = None if first is None else first.device
         for name, value in values.items():
             if isinstance(value, (np.ndarray, np.generic)):
-                values[name] = tensors.tensor(value, device=device)
+                values[name] = texts(value) if value.dtype.kind in "OSU" else tensors.tensor(value, device=device)
+            elif is_text(value):
+                values[name] = texts(value)
         found = self.body.run(values, device)
         results = [finished(v, device) for v in found]
         return results[0] if len(results) == 1 else tuple(results)
@@ -147,8 +161,8 @@ RESULT = Node("Identity", "", [], [""], {}, 1)
 
 def finished(value: Any, device: Device | None) -> Any:
     """A result: plain numbers become tensors, which are values of the program in a trace."""
-    if not isinstance(value, (np.ndarray, np.generic)) and not is_dynamic(value):
-        return value
+    if (not isinstance(value, (np.ndarray, np.generic)) or value.dtype.kind == "U") and not is_dynamic(value):
+        return value  # tensors, lists, and strings
     found = RESULT.at(device, None).tensor(value)
     return found if current().tracer is None else found.clone()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gradlab.onnx.operators import (
+    classical,
     control,
     conv,
     elementwise,
     extra,
+    forests,
     fourier,
     images,
     indexing,
@@ -17,13 +19,14 @@ from gradlab.onnx.operators import (
     reductions,
     regions,
     shapes,
+    tables,
 )
 
 
 def ready() -> int:
     """All operators are registered; their families."""
     families = (
-        control, conv, elementwise, extra, fourier, images, indexing, losses, norms,
-        quantized, recurrent, reductions, regions, shapes,
+        classical, control, conv, elementwise, extra, forests, fourier, images, indexing, losses, norms,
+        quantized, recurrent, reductions, regions, shapes, tables,
     )  # fmt: skip
     return len(families)
