@@ -83,7 +83,7 @@ class Op:
     grad      formulas by input name (or a tuple of names for a joint formula, which returns a tuple). A formula's parameters say what
               backward keeps: `g` or `g_<output>`, an output, an input, `<input>_spec`, a parameter. Written with Tensor methods.
     promote   "same": inputs are cast to their common result type; "float": the same, and integers become the default float type.
-    exact     True where half types need no float32 arithmetic (copies, comparisons, indexing).
+    exact     True where half types need no float32 arithmetic (copies, comparisons, indexing); of every view.
     view      the output shares the input's memory; `inverse(base, value, **params)` gives the base that a write to the view makes.
     dynamic   the output's shape depends on values; a trace refuses the row and names `instead`.
     scratch   Specs of the work space that the CUDA kernel needs, from the same arguments as `rule`.
@@ -127,7 +127,7 @@ class Op:
     ) -> None:
         self.name, self.rule, self.cpu, self.cuda = name, rule, cpu, cuda
         self.params, self.outputs = params, outputs
-        self.promote, self.exact, self.view, self.inverse = promote, exact, view, inverse
+        self.promote, self.exact, self.view, self.inverse = promote, exact or view, view, inverse
         self.dynamic, self.instead, self.scratch = dynamic, instead, scratch
         self.autocast, self.batch, self.foreign, self.varying = autocast, batch, foreign, varying
         self.sharp, self.roundings = sharp, roundings

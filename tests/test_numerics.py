@@ -12,7 +12,7 @@ from numerics import figures, page, rows
 from numerics.complexes import COMPLEX
 from numerics.exceptions import EXCEPTIONS
 from numerics.inputs import errors
-from numerics.kept import read
+from numerics.kept import CLOSE, WIDE, read, read_wide
 from numerics.larger import BACKWARD, LARGER
 from numerics.scalars import SCALARS
 
@@ -46,6 +46,16 @@ def test_what_is_worse_than_twice_pytorch_is_explained():
 def test_results_and_slopes_are_as_exact_as_the_page_says(name):
     """At the points where errors were largest, and some others: half as much again is left for other processors."""
     check(SCALARS[name], *read(name), FIGURES[name]["float32"]["numpy"])
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_results_in_float64(name):
+    """At a score of points where they were close; as much again and more is left for other processors."""
+    inputs, want = read_wide(name)
+    assert len(want) >= WIDE // 2
+    got = SCALARS[name].call(gl, *map(gl.tensor, inputs)).numpy()
+    assert got.dtype == np.float64
+    assert errors(got, want).max() <= 4 * CLOSE
 
 
 def check(entry, inputs, want, sides, said):

@@ -74,10 +74,10 @@ def _each(op: Op, size: int, mapped: Any, values: Any, params: Any) -> Any:
 conj = Op("conj", complex_rule, cpu=np.conjugate, cuda=Elementwise("conj(x)"), promote="same", grad={"x": lambda g: g.conj()})
 joined = Op("complex", joined_rule, cpu=joined_cpu, cuda=Elementwise("joined(re, im)"),
             grad={"re": lambda g: g.real, "im": lambda g: g.imag})  # fmt: skip
-real = Op("real", parts_rule, view=True, exact=True, batch=_each, cpu=real_view,
+real = Op("real", parts_rule, view=True, batch=_each, cpu=real_view,
           grad={"x": lambda g: joined(g, g.zeros_like())},
           inverse=lambda base, value: joined(value, base.imag))  # fmt: skip
-imag = Op("imag", parts_rule, view=True, exact=True, batch=_each, cpu=imag_view,
+imag = Op("imag", parts_rule, view=True, batch=_each, cpu=imag_view,
           grad={"x": lambda g: joined(g.zeros_like(), g)},
           inverse=lambda base, value: joined(base.real, value))  # fmt: skip
 
@@ -118,10 +118,10 @@ def _pairs(op: Op, size: int, mapped: Any, values: Any, params: Any) -> Any:
     return op(values[0].contiguous())
 
 
-view_as_real = Op("view_as_real", pairs_rule, view=True, exact=True, batch=_each, cpu=pairs_view,
+view_as_real = Op("view_as_real", pairs_rule, view=True, batch=_each, cpu=pairs_view,
                   grad={"x": lambda g: view_as_complex(g.contiguous())},
                   inverse=lambda base, value: view_as_complex(value.contiguous()))  # fmt: skip
-view_as_complex: Op = Op("view_as_complex", numbers_rule, view=True, exact=True, batch=_pairs, cpu=numbers_view,
+view_as_complex: Op = Op("view_as_complex", numbers_rule, view=True, batch=_pairs, cpu=numbers_view,
                          grad={"x": lambda g: view_as_real(g)},
                          inverse=lambda base, value: view_as_real(value))  # fmt: skip
 

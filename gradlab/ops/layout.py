@@ -28,7 +28,7 @@ def diagonal_view(x: Any, *, offset: int, dim1: int, dim2: int) -> Any:
     return found
 
 
-diagonal = Op("diagonal", diagonal_rule, params=("offset", "dim1", "dim2"), view=True, exact=True, cuda=Movement(), cpu=diagonal_view,
+diagonal = Op("diagonal", diagonal_rule, params=("offset", "dim1", "dim2"), view=True, cuda=Movement(), cpu=diagonal_view,
               inverse=lambda base, value, offset, dim1, dim2: diagonal_scatter(base, value, offset=offset, dim1=dim1, dim2=dim2),
               grad={"x": lambda g, x_spec, offset, dim1, dim2:
                     diagonal_embed(g, shape=x_spec.shape, offset=offset, dim1=dim1, dim2=dim2)})  # fmt: skip
@@ -126,7 +126,7 @@ def windows_inverse(base: Any, value: Any, dim: int, size: int, step: int) -> An
     return unfold_backward(value, shape=shape, dim=dim, size=size, step=step) + base * (1 - kept)
 
 
-unfold_view = Op("unfold", windows_rule, params=("dim", "size", "step"), view=True, exact=True, inverse=windows_inverse,
+unfold_view = Op("unfold", windows_rule, params=("dim", "size", "step"), view=True, inverse=windows_inverse,
                  cpu=lambda x, *, dim, size, step: windows_view(np.lib.stride_tricks.as_strided, x, dim, size, step),
                  cuda=Library(lambda cupy, inputs, params: windows_view(cupy.lib.stride_tricks.as_strided, inputs[0], **params)),
                  grad={"x": lambda g, x_spec, dim, size, step:

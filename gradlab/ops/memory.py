@@ -82,7 +82,7 @@ def _batched(op: Op, size: int, mapped: Any, values: Any, params: Any) -> Any:
     return op(x.contiguous(), shape=(size, *params["shape"]), steps=steps, first=params["first"])
 
 
-as_strided: Op = Op("as_strided", strided_rule, params=("shape", "steps", "first"), view=True, exact=True, inverse=_written,
+as_strided: Op = Op("as_strided", strided_rule, params=("shape", "steps", "first"), view=True, inverse=_written,
                     cpu=strided_view, cuda=Library(_strided_library), batch=_batched, grad={"x": _summed})  # fmt: skip
 
 # ---------------------------------------------------------------- the memory around
@@ -149,5 +149,5 @@ def _batched_bits(op: Op, size: int, mapped: Any, values: Any, params: Any) -> A
     return op(x.contiguous(), **params)
 
 
-bits: Op = Op("bits", bits_rule, params=("dtype",), view=True, exact=True, cpu=bits_cpu, batch=_batched_bits,
+bits: Op = Op("bits", bits_rule, params=("dtype",), view=True, cpu=bits_cpu, batch=_batched_bits,
               inverse=lambda base, value, dtype: bits(value, dtype=base._array.dtype))  # fmt: skip

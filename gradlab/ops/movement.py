@@ -23,7 +23,7 @@ def view_rule(x: Spec, *, shape: tuple[int, ...]) -> Spec:
     return Spec(shape, x.dtype)
 
 
-view = Op("view", view_rule, params=("shape",), cpu=lambda x, *, shape: x.reshape(shape), cuda=Movement(), view=True, exact=True,
+view = Op("view", view_rule, params=("shape",), cpu=lambda x, *, shape: x.reshape(shape), cuda=Movement(), view=True,
           inverse=lambda base, value, shape: value.reshape(base.shape),
           grad={"x": lambda g, x_spec: g.reshape(x_spec.shape)})  # fmt: skip
 
@@ -40,7 +40,7 @@ def inverted(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(dims)), key=dims.__getitem__))
 
 
-permute = Op("permute", permute_rule, params=("dims",), cpu=lambda x, *, dims: x.transpose(dims), cuda=Movement(), view=True, exact=True,
+permute = Op("permute", permute_rule, params=("dims",), cpu=lambda x, *, dims: x.transpose(dims), cuda=Movement(), view=True,
              inverse=lambda base, value, dims: value.permute(inverted(dims)),
              grad={"x": lambda g, dims: g.permute(inverted(dims))})  # fmt: skip
 
@@ -53,11 +53,11 @@ def transpose_rule(x: Spec, *, dim0: int, dim1: int) -> Spec:
     return Spec(tuple(shape), x.dtype)
 
 
-transpose = Op("transpose", transpose_rule, params=("dim0", "dim1"), view=True, exact=True, cuda=Movement(),
+transpose = Op("transpose", transpose_rule, params=("dim0", "dim1"), view=True, cuda=Movement(),
                cpu=lambda x, *, dim0, dim1: x.swapaxes(dim0, dim1) if x.ndim else x[...],
                inverse=lambda base, value, dim0, dim1: value.transpose(dim0, dim1),
                grad={"x": lambda g, dim0, dim1: g.transpose(dim0, dim1)})  # fmt: skip
-t = Op("t", lambda x: Spec(x.shape[::-1], x.dtype), view=True, exact=True, cuda=Movement(), cpu=lambda x: x.T,
+t = Op("t", lambda x: Spec(x.shape[::-1], x.dtype), view=True, cuda=Movement(), cpu=lambda x: x.T,
        inverse=lambda base, value: value.T, grad={"x": lambda g: g.T})  # fmt: skip
 
 
@@ -95,13 +95,13 @@ def _unexpanded(base: Any, value: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
-expand = Op("expand", expand_rule, params=("shape",), cpu=expanded, cuda=Movement(), view=True, exact=True,
+expand = Op("expand", expand_rule, params=("shape",), cpu=expanded, cuda=Movement(), view=True,
             inverse=_unexpanded, grad={"x": lambda g, x_spec: g.sum_to_size(x_spec.shape)})  # fmt: skip
 squeeze = Op("squeeze", lambda x, *, dims: Spec(tuple(s for i, s in enumerate(x.shape) if i not in dims), x.dtype), params=("dims",),
-             view=True, exact=True, cuda=Movement(), cpu=lambda x, *, dims: x.squeeze(dims),
+             view=True, cuda=Movement(), cpu=lambda x, *, dims: x.squeeze(dims),
              inverse=lambda base, value, dims: value.reshape(base.shape),
              grad={"x": lambda g, x_spec: g.reshape(x_spec.shape)})  # fmt: skip
-unsqueeze = Op("unsqueeze", lambda x, *, dim: Spec((*x.shape[:dim], 1, *x.shape[dim:]), x.dtype), params=("dim",), view=True, exact=True,
+unsqueeze = Op("unsqueeze", lambda x, *, dim: Spec((*x.shape[:dim], 1, *x.shape[dim:]), x.dtype), params=("dim",), view=True,
                cuda=Movement(), cpu=lambda x, *, dim: x[(slice(None),) * dim + (None, ...)],
                inverse=lambda base, value, dim: value.squeeze(dim),
                grad={"x": lambda g, dim: g.squeeze(dim)})  # fmt: skip
@@ -142,7 +142,7 @@ def slice_rule(x: Spec, *, index: Index) -> Spec:
     return Spec((*shape, *x.shape[dim:]), x.dtype)
 
 
-slice_ = Op("slice", slice_rule, params=("index",), view=True, exact=True, cuda=Movement(), cpu=lambda x, *, index: x[numpy_index(index)],
+slice_ = Op("slice", slice_rule, params=("index",), view=True, cuda=Movement(), cpu=lambda x, *, index: x[numpy_index(index)],
             inverse=lambda base, value, index: slice_scatter(base, value, index=index),
             grad={"x": lambda g, x_spec, index: slice_backward(g, shape=x_spec.shape, index=index)})  # fmt: skip
 

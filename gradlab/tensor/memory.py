@@ -41,7 +41,7 @@ def _share(g: Any, x_spec: Spec, steps: tuple[int, ...], first: int) -> Any:
 # All the memory that a tensor is a part of, as one line; `first` and `steps` say where in it the tensor lies. No row of a family: what a
 # program's arrays are parts of is the program's choice, so it is never traced.
 _storage = bind(Op("storage", lambda x, *, length, steps, first: Spec((length,), x.dtype), params=("length", "steps", "first"), view=True,
-                   exact=True, cpu=lambda x, *, length, steps, first: _rows.line_of(x),
+                   cpu=lambda x, *, length, steps, first: _rows.line_of(x),
                    cuda=Library(lambda cupy, inputs, params: _rows.line_of(inputs[0])),
                    inverse=lambda base, value, length, steps, first: _strided(value, shape=base.shape, steps=steps, first=first),
                    grad={"x": _share}))  # fmt: skip

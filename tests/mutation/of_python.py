@@ -23,7 +23,7 @@ NAMES = {
     "less": "less_equal", "greater": "greater_equal", "new_zeros": "new_ones", "squeeze": "unsqueeze",
 }  # fmt: skip
 SYMMETRIC = {"isinstance", "issubclass", "zip", "max", "min", "getattr", "hasattr"}  # two names swapped say nothing there
-CHECKS = ("strict", "stacklevel")
+CHECKS = ("strict", "stacklevel")  # they say what may not happen, and where a warning stands
 EXPRESSIONS = ("Elementwise", "Reduction")  # their arguments are C++
 
 
@@ -152,7 +152,8 @@ class Finder(ast.NodeVisitor):
         if len(node.args) == 2 and called not in SYMMETRIC and all(isinstance(a, ast.Name) for a in node.args):
             start, end = self.span(node.args[0])[0], self.span(node.args[1])[1]
             self.note("arguments", start, end, f"{node.args[1].id}, {node.args[0].id}")
-        self.generic_visit(node)
+        for part in (node.func, *node.args, *(k.value for k in node.keywords if k.arg not in CHECKS)):
+            self.visit(part)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if node.attr in NAMES:

@@ -29,14 +29,19 @@ def tests(words: str) -> tuple[str, ...]:
 ROWS = ("test_ops.py", "kinds/test_slopes_at_edges.py", "test_expressions.py", "test_trace.py", "kinds/test_beyond_one_block.py")
 CUDA_ROWS = ("test_cuda_rows.py", "kinds/test_beyond_one_block.py")
 ROOMS = {
-    "rows": Room(("gradlab/ops/*.py",), tests("reduction softmax scan conv pool norm loss linear"), ROWS),
+    "rows": Room(("gradlab/ops/*.py",), tests("""
+            reduction softmax scan conv pool norm loss linear activation math special numerics random sorting layout indexing memory_views
+            complex linalg fourier attention sequences quantization vision creation ctc statistics rnn optim tables sparse
+            samples_uneven kinds/close_values kinds/views_of_memory
+        """), ROWS),
     "rules": Room(("gradlab/ops/batching/*.py", "gradlab/onnx/rows/*.py"), tests("vmap vmap_rows onnx_export_rows onnx_export")),
     "engine": Room(
         ("gradlab/autograd/*.py", "gradlab/op.py", "gradlab/dispatch.py", "gradlab/spec.py"),
         tests("""
             autograd hooks hook_order inplace inplace_shapes inplace_without_graph modes function* func func_orders forward_ad gradcheck
             memory memory_views overrides tensor promotion errors indexing layout new_row complex amp amp_gradients profiler checkpoint
-            sparse vmap trace_training compile meta_device kinds/library_writes
+            sparse vmap trace_training compile meta_device native_eager recall node_counts kinds/library_writes kinds/contexts_end
+            kinds/gradients_read kinds/numbers_beside_half_types
         """),
     ),
     "passes": Room(
@@ -52,7 +57,7 @@ ROOMS = {
         ("gradlab/graph/guards/*.py",),
         tests("""
             compile_guards kinds/stale kinds/stale_not compile compile_calls compile_stranger
-            compile_effects compile_twice compile_callables
+            compile_effects compile_twice compile_callables guard_conditions kinds/gradients_read
         """),
     ),
     "native": Room(
