@@ -9,7 +9,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import ops
-from gradlab.backends.cuda import fallback
+from gradlab.backends.cuda import fallback, launch
 from gradlab.backends.cuda.emulator import CompilerMissing
 from gradlab.backends.cuda.emulator.sanitizer import run_sanitized, sanitized_environment
 from gradlab.dtype import as_numpy
@@ -112,6 +112,26 @@ def test_half_types_on_older_devices(cuda, monkeypatch, case, dtype):
     for name, inputs, params in problem(case, dtype):
         for got, want in zip(run(cuda, name, inputs, "forward", **params), ops.ROWS[name](*inputs, **params), strict=True):
             close(got, want, dtype)
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [("several tiles", "float16"), ("more keys", "bfloat16"),
+     *(pytest.param(*one, marks=pytest.mark.whole) for one in (("added", "float16"), ("shut", "bfloat16"), ("largest heads", "float16")))],
+)  # fmt: skip
+def test_blocks_of_128_queries(cuda, monkeypatch, case, dtype):
+    """Which large grids have: two rows of tiles for each warp, in a ring of keys and values."""
+    if cuda.driver.name == "emulated" and cuda.driver.capability(0) < (8, 0):
+        pytest.skip("compute capability 8.0 copies in the background")
+    monkeypatch.setattr(launch.attention, "ENOUGH_BLOCKS", 1)
+    (name, inputs, params), _ = problem(case, dtype)
+    want = ops.ROWS[name](*inputs, **params)
+    found = [run(cuda, name, inputs, order, **params) for order in ("forward", "random", "warps")]
+    for one in found:
+        for got, expected in zip(one, want, strict=True):
+            close(got, expected, dtype)
+    for got in found[1:]:
+        np.testing.assert_array_equal(got[0].view(np.uint16), found[0][0].view(np.uint16))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

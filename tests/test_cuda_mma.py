@@ -37,7 +37,7 @@ __global__ void tile(const S* a, const S* b, float* c) {
 }
 __global__ void blocks(const unsigned short* from, unsigned* plain, unsigned* turned) {  // four blocks of 8 rows of 8 numbers
     __shared__ uint4 room[32];
-    copy_ahead(&room[threadIdx.x], from + threadIdx.x * 8, true);
+    copy_ahead<16>(&room[threadIdx.x], from + threadIdx.x * 8, true);
     await_copies();
     __syncthreads();
     unsigned found[4];

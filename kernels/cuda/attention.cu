@@ -3,10 +3,10 @@
 
 namespace gradlab {
 
-template <class S, int D, int BN>
+template <class S, int D, int M, int BN, int Stages>
 __global__ void __launch_bounds__(128, 2) attend(const S* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v, const void* __restrict__ mask,
                                               S* __restrict__ y, typename Compute<S>::type* __restrict__ lse, const Attention a) {
-    attend_rows<Scalar<S>, S, D, BN>(q, k, v, mask, y, lse, a);
+    attend_rows<Scalar<S>, S, D, M, BN, Stages>(q, k, v, mask, y, lse, a);
 }
 
 // delta = Σ g · y - g_lse for each query: what softmax's gradient takes off. One warp for each; `g_lse` may be a null pointer.

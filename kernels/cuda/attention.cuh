@@ -81,23 +81,23 @@ __device__ __forceinline__ void write_rows(S* to, int64 step, bool pairs, const 
 
 // ---- forward -----------------------------------------------------------------------------------------------------------------
 
-// One block for 64 queries of a head; each of its 4 warps has 16 of them. BN keys at a time.
-template <class Engine, class S, int D, int BN>
+// One block for 64 · M queries of a head; each of its 4 warps has 16 · M of them. BN keys at a time, with their values, in a ring of Stages: the next
+// Stages - 1 are on their way while one is multiplied. With one stage keys arrive while values are multiplied, and values while keys are.
+template <class Engine, class S, int D, int M, int BN, int Stages>
 __device__ __forceinline__ void attend_rows(const S* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v, const void* __restrict__ mask,
                                             S* __restrict__ y, typename Engine::T* __restrict__ lse, const Attention& a) {
     typedef typename Engine::T T;
     typedef typename Engine::Cell Cell;
-    const int BM = 64, THREADS = 128, WIDTH = D + Engine::PAD;
+    const int BM = 64 * M, THREADS = 128, WIDTH = D + Engine::PAD, AHEAD = Stages == 1 ? BN : (Stages - 1) * BN;
     extern __shared__ uint4 attention_room[];
     Cell* const q_tile = reinterpret_cast<Cell*>(attention_room);
-    Cell* const k_tile = q_tile + BM * WIDTH;
-    Cell* const v_tile = k_tile + BN * WIDTH;
+    Cell* const tiles_of_keys = q_tile + BM * WIDTH;  // Stages times: keys, values
     const int warp = threadIdx.x >> 5, group = (threadIdx.x & 31) >> 2;
-    T* const room = reinterpret_cast<T*>(v_tile + BN * WIDTH) + warp * 16 * (BN + Engine::PAD);
+    T* const room = reinterpret_cast<T*>(tiles_of_keys + Stages * 2 * BN * WIDTH) + warp * 16 * (BN + Engine::PAD);
 
     // The longest first: with a causal mask the last queries have the most keys.
     const unsigned tiles = static_cast<unsigned>((a.queries + BM - 1) / BM), plane = blockIdx.x / tiles;
-    const int row0 = static_cast<int>(tiles - 1 - (blockIdx.x - plane * tiles)) * BM, own = row0 + warp * 16;
+    const int row0 = static_cast<int>(tiles - 1 - (blockIdx.x - plane * tiles)) * BM, own = row0 + warp * 16 * M;
     const int64 image = plane / static_cast<unsigned>(a.heads), head = plane - image * a.heads;
     q += image * a.q[0] + head * a.q[1];
     k += image * a.k[0] + head * a.k[1];
@@ -106,75 +106,109 @@ __device__ __forceinline__ void attend_rows(const S* __restrict__ q, const S* __
     const int limit = a.causal && row0 + BM < a.keys ? row0 + BM : a.keys;
     const T scale = static_cast<T>(a.scale * 1.4426950408889634);
 
-    T total[2] = {T(0), T(0)}, top[2] = {-infinity<T>(), -infinity<T>()};
-    T result[D / 8][4];
+    T total[M][2], top[M][2], result[M][D / 8][4];
 #pragma unroll
-    for (int j = 0; j < D / 8; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) result[j][e] = T(0);
-
-    fetch<Engine, BM, D, THREADS>(q_tile, q, a.q[2], row0, a.queries, a.size, a.aligned & 1);
-    T p[BN / 8][4], keep[2];
-#pragma unroll 1
-    for (int key0 = -BN; key0 < limit; key0 += BN) {  // the first turn but fetches keys: one place in the text for them
-        if (key0 >= 0) {
-            await_copies();
-            __syncthreads();  // the keys are there, and the last values are no longer read
-            fetch<Engine, BN, D, THREADS>(v_tile, v, a.v[2], key0, a.keys, a.value_size, a.aligned & 4);
-#pragma unroll
-            for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) p[j][e] = T(0);
-            Engine::template across<D, BN>(q_tile + warp * 16 * WIDTH, k_tile, p);
-            const bool plain = a.mask == NO_MASK && key0 + BN <= a.keys && (!a.causal || key0 + BN <= own + 1) && own + 16 <= a.queries;
-#pragma unroll
-            for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) p[j][e] *= scale;
-            if (!plain) mask_scores<Engine, S, BN, false>(a, mask, mask_base, own + group, key0, p);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                T most = top[half];
-#pragma unroll
-                for (int j = 0; j < BN / 8; ++j) most = maximum(most, maximum(p[j][2 * half], p[j][2 * half + 1]));
-                most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
-                most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
-                const T base = most == -infinity<T>() ? T(0) : most;  // nothing allowed so far
-                keep[half] = exp2(top[half] - base);
-                top[half] = most;
-                T sum = T(0);
-#pragma unroll
-                for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-                    for (int e = 2 * half; e < 2 * half + 2; ++e) {
-                        p[j][e] = exp2(p[j][e] - base);
-                        sum += p[j][e];
-                    }
-                total[half] = total[half] * keep[half] + sum;
-            }
-            await_copies();
-            __syncthreads();  // the values are there, and the keys are no longer read
-        }
-        if (key0 + BN < limit) fetch<Engine, BN, D, THREADS>(k_tile, k, a.k[2], key0 + BN, a.keys, a.size, a.aligned & 2);
-        if (key0 < 0) continue;
+    for (int m = 0; m < M; ++m) {
+        total[m][0] = total[m][1] = T(0);
+        top[m][0] = top[m][1] = -infinity<T>();
 #pragma unroll
         for (int j = 0; j < D / 8; ++j)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) result[j][e] *= keep[e >> 1];
-        Engine::template along<BN, D>(p, room, v_tile, result);
+            for (int e = 0; e < 4; ++e) result[m][j][e] = T(0);
+    }
+
+    fetch<Engine, BM, D, THREADS>(q_tile, q, a.q[2], row0, a.queries, a.size, a.aligned & 1);
+    T p[M][BN / 8][4], keep[M][2];
+    Cell *k_tile = tiles_of_keys, *next_tile = tiles_of_keys;  // those that are multiplied, and those that come
+    Cell* const last_tile = tiles_of_keys + (Stages - 1) * 2 * BN * WIDTH;
+#pragma unroll 1
+    for (int key0 = -AHEAD; key0 < limit; key0 += BN) {  // the first turns but fetch: one place in the text for that
+        if (key0 >= 0) {
+            await_groups<Stages == 1 ? 0 : Stages - 2>();
+            __syncthreads();  // the keys are there, and what was multiplied in the last turn is no longer read
+        }
+        if (Stages > 1 && key0 + AHEAD < limit) {
+            fetch<Engine, BN, D, THREADS>(next_tile, k, a.k[2], key0 + AHEAD, a.keys, a.size, a.aligned & 2);
+            fetch<Engine, BN, D, THREADS>(next_tile + BN * WIDTH, v, a.v[2], key0 + AHEAD, a.keys, a.value_size, a.aligned & 4);
+        }
+        if (Stages > 1) {
+            end_of_group();
+            next_tile = next_tile == last_tile ? tiles_of_keys : next_tile + 2 * BN * WIDTH;
+        }
+        if (key0 >= 0) {
+            if (Stages == 1) fetch<Engine, BN, D, THREADS>(k_tile + BN * WIDTH, v, a.v[2], key0, a.keys, a.value_size, a.aligned & 4);
+#pragma unroll
+            for (int m = 0; m < M; ++m)
+#pragma unroll
+                for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) p[m][j][e] = T(0);
+            Engine::template across<D, BN, M>(q_tile + warp * 16 * M * WIDTH, k_tile, p);
+            const bool plain = a.mask == NO_MASK && key0 + BN <= a.keys && (!a.causal || key0 + BN <= own + 1) && own + 16 * M <= a.queries;
+#pragma unroll
+            for (int m = 0; m < M; ++m) {
+#pragma unroll
+                for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) p[m][j][e] *= scale;
+                if (!plain) mask_scores<Engine, S, BN, false>(a, mask, mask_base, own + 16 * m + group, key0, p[m]);
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    T most = top[m][half];
+#pragma unroll
+                    for (int j = 0; j < BN / 8; ++j) most = maximum(most, maximum(p[m][j][2 * half], p[m][j][2 * half + 1]));
+                    most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
+                    most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
+                    const T base = most == -infinity<T>() ? T(0) : most;  // nothing allowed so far
+                    keep[m][half] = exp2(top[m][half] - base);
+                    top[m][half] = most;
+                    T sum = T(0);
+#pragma unroll
+                    for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+                            p[m][j][e] = exp2(p[m][j][e] - base);
+                            sum += p[m][j][e];
+                        }
+                    total[m][half] = total[m][half] * keep[m][half] + sum;
+                }
+            }
+            if (Stages == 1) {
+                await_copies();
+                __syncthreads();  // the values are there, and the keys are no longer read
+            }
+        }
+        if (Stages == 1) {
+            if (key0 + BN < limit) fetch<Engine, BN, D, THREADS>(k_tile, k, a.k[2], key0 + BN, a.keys, a.size, a.aligned & 2);
+            end_of_group();
+        }
+        if (key0 < 0) continue;
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+#pragma unroll
+            for (int j = 0; j < D / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) result[m][j][e] *= keep[m][e >> 1];
+        Engine::template along<BN, D, M>(p, room, k_tile + BN * WIDTH, result);
+        if (Stages > 1) k_tile = k_tile == last_tile ? tiles_of_keys : k_tile + 2 * BN * WIDTH;
     }
     await_copies();
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        total[half] += __shfl_xor_sync(0xffffffffu, total[half], 1);
-        total[half] += __shfl_xor_sync(0xffffffffu, total[half], 2);
-        const int row = own + group + 8 * half;
-        // Of a query that may look at nothing: 0, so that its weights come out as exp(-inf - 0) = 0.
-        const T logarithm = total[half] == T(0) ? T(0) : top[half] * T(0.6931471805599453) + log(total[half]);
-        if ((threadIdx.x & 3) == 0 && row < a.queries) lse[static_cast<int64>(plane) * a.queries + row] = logarithm;
-        total[half] = total[half] == T(0) ? T(0) : T(1) / total[half];
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            T& sum = total[m][half];
+            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+            const int row = own + 16 * m + group + 8 * half;
+            // Of a query that may look at nothing: 0, so that its weights come out as exp(-inf - 0) = 0.
+            const T logarithm = sum == T(0) ? T(0) : top[m][half] * T(0.6931471805599453) + log(sum);
+            if ((threadIdx.x & 3) == 0 && row < a.queries) lse[static_cast<int64>(plane) * a.queries + row] = logarithm;
+            sum = sum == T(0) ? T(0) : T(1) / sum;
+        }
+        S* const to = y + image * a.y[0] + head * a.y[1];
+        write_rows<Engine, D>(to, a.y[2], a.aligned >> 16 & 1, result[m], total[m], own + 16 * m + group, a.queries, a.value_size);
     }
-    write_rows<Engine, D>(y + image * a.y[0] + head * a.y[1], a.y[2], a.aligned >> 16 & 1, result, total, own + group, a.queries, a.value_size);
 }
 
 // ---- backward ----------------------------------------------------------------------------------------------------------------
@@ -270,7 +304,7 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
             for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) p[j][e] = d[j][e] = T(0);
-            Engine::template across<D, BN>(own_tile + warp * 16 * WIDTH, other, p);
+            Engine::template across<D, BN>(own_tile + warp * 16 * WIDTH, other, &p);
             const bool plain = a.mask == NO_MASK && from + BN <= columns && own + 16 <= rows &&
                                (!a.causal || (Keys ? own + 16 <= from + 1 : from + BN <= own + 1));
 #pragma unroll
@@ -282,8 +316,8 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
             for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) p[j][e] = exp2(p[j][e] - (Keys ? of_columns[Engine::column(j, e & 1)] : row_lse[e >> 1]));
-            Engine::template across<D, BN>(own_values + warp * 16 * WIDTH, other_values, d);
-            if constexpr (Keys) Engine::template along<BN, D>(p, room, other_values, two);
+            Engine::template across<D, BN>(own_values + warp * 16 * WIDTH, other_values, &d);
+            if constexpr (Keys) Engine::template along<BN, D>(&p, room, other_values, &two);
 #pragma unroll
             for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
@@ -324,7 +358,7 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
                     rest[half] += sum;
                 }
             }
-            Engine::template along<BN, D>(d, room, other, one);
+            Engine::template along<BN, D>(&d, room, other, &one);
             if (Stages == 1) __syncthreads();  // the other side is no longer read
         }
         if (Stages == 1 && more) fetch_others(from + BN, 0);

@@ -3,10 +3,10 @@
 
 namespace gradlab {
 
-template <class S, int D, int BN>
+template <class S, int D, int M, int BN, int Stages>
 __global__ void __launch_bounds__(128, 2) attend(const S* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v,
                                                      const void* __restrict__ mask, S* __restrict__ y, float* __restrict__ lse, const Attention a) {
-    attend_rows<Tensor<S>, S, D, BN>(q, k, v, mask, y, lse, a);
+    attend_rows<Tensor<S>, S, D, M, BN, Stages>(q, k, v, mask, y, lse, a);
 }
 
 template <class S, int D, int Warps, int BN, bool Keys>

@@ -117,24 +117,52 @@ __device__ __forceinline__ void load_blocks(unsigned (&found)[4], const void* ro
 #endif
 }
 
-// 16 bytes into shared memory, zeros unless `inside`; in the background where the hardware can (8.0). Both addresses are multiples of 16,
-// and `from` may be read only if inside.
+// 4, 8 or 16 bytes into shared memory, zeros unless `inside`; in the background where the hardware can (8.0). Both addresses are multiples
+// of their number, and `from` may be read only if inside.
+template <int Bytes>
 __device__ __forceinline__ void copy_ahead(void* to, const void* from, bool inside) {
-#if !defined(__CUDAEMU__) && __CUDA_ARCH__ >= 800
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "what cp.async copies");
+#if defined(__CUDAEMU__)
+    ::gradlab_emulator::copy_async(GRADLAB_SITE, to, from, Bytes, inside ? 0 : Bytes);
+#elif __CUDA_ARCH__ >= 800
     const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(address), "l"(from), "r"(inside ? 16 : 0) : "memory");
+    if constexpr (Bytes == 16)  // past the first cache, which has no use for it
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(address), "l"(from), "r"(inside ? 16 : 0) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" : : "r"(address), "l"(from), "n"(Bytes), "r"(inside ? Bytes : 0) : "memory");
 #else
-    uint4 value = make_uint4(0, 0, 0, 0);
-    if (inside) value = *static_cast<const uint4*>(from);
-    *static_cast<uint4*>(to) = value;
+    typedef Pack<unsigned, Bytes / 4> Words;
+    Words words;
+#pragma unroll
+    for (int i = 0; i < Bytes / 4; ++i) words.item[i] = 0;
+    if (inside) words = *static_cast<const Words*>(from);
+    *static_cast<Words*>(to) = words;
 #endif
 }
 
-// Waits for the calling thread's copies; the other threads' are there after a barrier.
-__device__ __forceinline__ void await_copies() {
-#if !defined(__CUDAEMU__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" : : : "memory");
+// The calling thread's copies since the last call are a group, which may have none.
+__device__ __forceinline__ void end_of_group() {
+#if defined(__CUDAEMU__)
+    ::gradlab_emulator::copies_committed();
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" : : : "memory");
 #endif
+}
+
+// Waits for the calling thread's groups of copies but the last `Most`; the other threads' are there after a barrier.
+template <int Most>
+__device__ __forceinline__ void await_groups() {
+#if defined(__CUDAEMU__)
+    ::gradlab_emulator::await_copies(Most);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" : : "n"(Most) : "memory");
+#endif
+}
+
+// Waits for all copies of the calling thread.
+__device__ __forceinline__ void await_copies() {
+    end_of_group();
+    await_groups<0>();
 }
 
 }  // namespace gradlab

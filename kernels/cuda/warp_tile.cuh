@@ -1,6 +1,7 @@
 // Tiles in shared memory and the two products that a warp makes of them, for its 16 rows: by FMA in float or double, or by tensor cores.
 // Both keep a 16 x N result in the same registers: result[j][0..1] belongs to row `group`, result[j][2..3] to row group + 8, where
-// lane = 4 · group + member; which column an element has says `column` (of `across`) or `spread_column` (of `along`).
+// lane = 4 · group + member; which column an element has says `column` (of `across`) or `spread_column` (of `along`). Results come as pointers:
+// tensor cores take 16 · M rows at a time.
 #pragma once
 #include "mma.cuh"
 
@@ -20,9 +21,11 @@ struct Scalar {
     static __device__ __forceinline__ int spread_column(int j, int e) { return 16 * (j / 2) + 4 * static_cast<int>(threadIdx.x & 3) + 2 * (j & 1) + e; }
 
     // result += a [16 x D] · bᵀ, b [N x D].
-    template <int D, int N>
-    static __device__ __forceinline__ void across(const Cell* a, const Cell* b, T (&result)[N / 8][4]) {
+    template <int D, int N, int M = 1>
+    static __device__ __forceinline__ void across(const Cell* a, const Cell* b, T (*results)[N / 8][4]) {
+        static_assert(M == 1, "");
         typedef Pack<T, PAD> P;
+        T(&result)[N / 8][4] = *results;
         const int stride = D + PAD, group = (threadIdx.x & 31) >> 2;
         constexpr int steps = D * sizeof(T) >= 512 ? 1 : unrolled(N * PAD / 2);  // at once; the largest heads leave few registers
 #pragma unroll steps
@@ -43,9 +46,12 @@ struct Scalar {
     }
 
     // result += p [16 x N] · b, b [N x D]; p as `across` made it. room: 16 x (N + PAD) cells of the warp's own.
-    template <int N, int D>
-    static __device__ __forceinline__ void along(const T (&p)[N / 8][4], T* room, const Cell* b, T (&result)[D / 8][4]) {
+    template <int N, int D, int M = 1>
+    static __device__ __forceinline__ void along(const T (*ps)[N / 8][4], T* room, const Cell* b, T (*results)[D / 8][4]) {
+        static_assert(M == 1, "");
         typedef Pack<T, PAD> P;
+        const T(&p)[N / 8][4] = *ps;
+        T(&result)[D / 8][4] = *results;
         const int stride = D + PAD, width = N + PAD, group = (threadIdx.x & 31) >> 2;
         __syncwarp();  // `room` is no longer read
 #pragma unroll
@@ -90,55 +96,71 @@ struct Tensor {
     static __device__ __forceinline__ int column(int j, int e) { return 8 * j + 2 * static_cast<int>(threadIdx.x & 3) + e; }
     static __device__ __forceinline__ int spread_column(int j, int e) { return column(j, e); }
 
-    template <int D, int N>
-    static __device__ __forceinline__ void across(const Cell* a, const Cell* b, T (&result)[N / 8][4]) {
+    // Of 16 · M rows of a: what is read of b serves all of them.
+    template <int D, int N, int M = 1>
+    static __device__ __forceinline__ void across(const Cell* a, const Cell* b, T (*result)[N / 8][4]) {
         const int stride = D + PAD, lane = threadIdx.x & 31;
         a += (lane & 15) * stride + (lane >> 4) * W;
         b += ((lane & 7) + (lane >> 4) * 8) * stride + ((lane >> 3) & 1) * W;
 #pragma unroll
         for (int d = 0; d < D; d += 2 * W) {
-            unsigned left[4];
-            load_blocks<false>(left, a + d);
+            unsigned left[M][4];
+#pragma unroll
+            for (int m = 0; m < M; ++m) load_blocks<false>(left[m], a + 16 * m * stride + d);
 #pragma unroll
             for (int j = 0; j < N / 8; j += 2) {
                 unsigned right[4];
                 load_blocks<false>(right, b + j * 8 * stride + d);
                 const unsigned first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-                multiply_add<S>(result[j], left, first);
-                multiply_add<S>(result[j + 1], left, second);
+#pragma unroll
+                for (int m = 0; m < M; ++m) {
+                    multiply_add<S>(result[m][j], left[m], first);
+                    multiply_add<S>(result[m][j + 1], left[m], second);
+                }
             }
         }
     }
 
-    template <int N, int D>
-    static __device__ __forceinline__ void along(const T (&p)[N / 8][4], T*, const Cell* b, T (&result)[D / 8][4]) {
+    template <int N, int D, int M = 1>
+    static __device__ __forceinline__ void along(const T (*p)[N / 8][4], T*, const Cell* b, T (*result)[D / 8][4]) {
         const int stride = D + PAD, lane = threadIdx.x & 31;
         if constexpr (sizeof(S) == 4) {
             // The sum over k may be taken in any order: members take numbers 2 · member and the next, which they have, for k and k + 4.
             const float* from = reinterpret_cast<const float*>(b) + 2 * (lane & 3) * stride + (lane >> 2);
 #pragma unroll
             for (int n = 0; n < N / 8; ++n) {
-                const unsigned left[4] = {tensor_float(p[n][0]), tensor_float(p[n][2]), tensor_float(p[n][1]), tensor_float(p[n][3])};
+                unsigned left[M][4];
+#pragma unroll
+                for (int m = 0; m < M; ++m)
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) left[m][i] = tensor_float(p[m][n][(i & 1) * 2 + (i >> 1)]);
 #pragma unroll
                 for (int j = 0; j < D / 8; ++j) {
                     const float* at = from + n * 8 * stride + j * 8;
                     const unsigned right[2] = {__float_as_uint(at[0]), __float_as_uint(at[stride])};
-                    multiply_add<S>(result[j], left, right);
+#pragma unroll
+                    for (int m = 0; m < M; ++m) multiply_add<S>(result[m][j], left[m], right);
                 }
             }
         } else {
             b += (lane & 15) * stride + (lane >> 4) * 8;
 #pragma unroll
             for (int n = 0; n < N / 8; n += 2) {
-                const unsigned left[4] = {pair<S>(p[n][0], p[n][1]), pair<S>(p[n][2], p[n][3]), pair<S>(p[n + 1][0], p[n + 1][1]),
-                                          pair<S>(p[n + 1][2], p[n + 1][3])};
+                unsigned left[M][4];
+#pragma unroll
+                for (int m = 0; m < M; ++m)
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) left[m][i] = pair<S>(p[m][n + i / 2][i % 2 * 2], p[m][n + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
                 for (int j = 0; j < D / 8; j += 2) {
                     unsigned right[4];
                     load_blocks<true>(right, b + n * 8 * stride + j * 8);
                     const unsigned first[2] = {right[0], right[1]}, second[2] = {right[2], right[3]};
-                    multiply_add<S>(result[j], left, first);
-                    multiply_add<S>(result[j + 1], left, second);
+#pragma unroll
+                    for (int m = 0; m < M; ++m) {
+                        multiply_add<S>(result[m][j], left[m], first);
+                        multiply_add<S>(result[m][j + 1], left[m], second);
+                    }
                 }
             }
         }
@@ -157,7 +179,7 @@ __device__ __forceinline__ void fetch(typename Engine::Cell* tile, const S* from
         for (int i = threadIdx.x; i < all; i += Threads) {
             const int row = i / (D / N), column = (i - row * (D / N)) * N;
             const bool inside = row0 + row < rows && column < size;
-            copy_ahead(tile + row * width + column, from + (inside ? (row0 + row) * stride + column : 0), inside);
+            copy_ahead<16>(tile + row * width + column, from + (inside ? (row0 + row) * stride + column : 0), inside);
         }
     } else if (aligned) {
 #pragma unroll 1

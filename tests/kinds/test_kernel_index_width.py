@@ -32,7 +32,7 @@ REVIEWED: dict[str, dict[str, str]] = {
     "cholesky.cu": MATRICES, "eigh.cu": MATRICES, "expm.cu": MATRICES, "matrix.cuh": MATRICES, "qr.cu": MATRICES, "solve.cu": MATRICES,
     "svd.cu": MATRICES,
     "attention.cuh": {
-        r".* \* (WIDTH|BN|BM|\(BN \+ Engine::PAD\))": TILE + "; a length has at most 2^31 - 128 (launch/attention.py, takes)",
+        r".* \* (WIDTH|BN|BM|16|M|m|\(BN \+ Engine::PAD\))": TILE + "; a length has at most 2^31 - 128 (launch/attention.py, takes)",
         r"plane \* tiles": "a number of a block",
     },
     "channel.cu": {r"k % V \* each": "at most 8 times 256"},
@@ -60,7 +60,7 @@ REVIEWED: dict[str, dict[str, str]] = {
     "rows.cuh": {r"V \* Beside|k / V \* \(V \* Beside\)|k % V \* each|thread \* \(packed_ \? V : 1\)": TILE},
     "stages.cuh": {r".* \* ([ab]_row|[ab]_column|bias_step|dy_step|classes|columns|count)": SMALL},
     "vision.cu": {r".*\bw\.(size|out|kernel|stride|dilation)\[[\dd]\]": PLANES, r"blockIdx\.x \* 256": PLANES},
-    "warp_tile.cuh": {r".* \* (stride|width|Threads|D|N|\(D / N\))": TILE},
+    "warp_tile.cuh": {r".* \* (stride|width|m|Threads|D|N|\(D / N\))": TILE},
     "windows.cuh": {
         r"((size|out|kernel)\[\d\] \* )+(size|out|kernel)\[\d\]": PLANES,
         r"(planes|rows) \* static_cast<unsigned>\(sizes\[[12]\]\)": PART,

@@ -4,7 +4,9 @@
 hardware would punish, or silently get wrong, raises `KernelFault` naming the kernel, the thread, the block and the line.
 The driver of `gradlab.backends.cuda` uses this room; tests of kernels may too. It needs a C++ compiler and no GPU.
 
-Not emulated: inline PTX, asynchronous copies, cooperative groups, clusters, wmma. Give a kernel a path for `#ifdef __CUDAEMU__` there.
+Copies in the background (`__pipeline_memcpy_async`) land when they are awaited, and not before; what touches them earlier is a fault.
+
+Not emulated: inline PTX, cooperative groups, clusters, wmma. Give a kernel a path for `#ifdef __CUDAEMU__` there.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from gradlab.backends.native.toolchain import CompileError
 from gradlab.progress import waiting
 
 NATIVE = Path(__file__).resolve().parent / "native"
-UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp", "bounds.cpp", "races.cpp")
+UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp", "bounds.cpp", "races.cpp", "async_copies.cpp")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 

@@ -19,6 +19,7 @@ from gradlab.spec import Spec, count
 
 SIZES = (16, 32, 64, 96, 128)  # of heads: others are padded to the next
 MOST = 2**31 - 1
+ENOUGH_BLOCKS = 132  # of 128 queries: one for each of an H100's multiprocessors
 FILES = ("attention.cu", "attention_tensor.cu")  # by FMA; on tensor cores
 
 
@@ -34,12 +35,26 @@ def cell(dtype: np.dtype[Any], tensor: bool) -> int:
     return dtype.itemsize if tensor or dtype == FLOAT64 else 4
 
 
-def forward_tile(dtype: np.dtype[Any], size: int, tensor: bool) -> Tile:
-    """Of the forward kernel; what it takes of shared memory fits into the 64 KiB of compute capability 7.5 (tensor cores: 99 KiB, 8.6)."""
+class ForwardTile(NamedTuple):
+    """How the forward kernel divides its work: rows of 16 queries for each of 4 warps, keys at a time, how many of those lie in a ring."""
+
+    rows: int
+    others: int
+    stages: int
+
+
+def forward_tile(dtype: np.dtype[Any], size: int, tensor: bool, ring: bool = False, wide: bool = False) -> ForwardTile:
+    """Of the forward kernel; what it takes of shared memory fits into the 64 KiB of compute capability 7.5 (tensor cores: 99 KiB, 8.6).
+
+    ring: keys and values come in the background while others are multiplied. wide: 128 queries in a block; what is read of keys and values
+    serves twice as many products.
+    """
     row = size * cell(dtype, tensor)
-    if tensor:
-        return Tile(4, 64 if row <= 256 else 32)
-    return Tile(4, 32 if row <= 384 else 16)
+    if not tensor:
+        return ForwardTile(1, 32 if row <= 384 else 16, 1)
+    if ring and dtype in HALF:
+        return ForwardTile(2, 64 if size <= 96 else 32, 2) if wide else ForwardTile(1, 64, 2)
+    return ForwardTile(1, 64 if row <= 256 else 32, 1)
 
 
 def gradient_tile(dtype: np.dtype[Any], size: int, tensor: bool) -> Tile:
@@ -52,18 +67,22 @@ def gradient_tile(dtype: np.dtype[Any], size: int, tensor: bool) -> Tile:
     return Tile(4 if row <= 256 else 2, 32 if row <= 384 else 16 if tensor else 8)  # by FMA the largest heads leave few registers
 
 
-def shared_bytes(dtype: np.dtype[Any], size: int, tensor: bool, tile: Tile, backward: bool) -> int:
-    """Bytes of dynamic shared memory."""
+def forward_bytes(dtype: np.dtype[Any], size: int, tensor: bool, tile: ForwardTile) -> int:
+    """Bytes of dynamic shared memory of the forward kernel."""
+    per = cell(dtype, tensor)
+    lanes = 16 // per
+    room = 0 if tensor else 64 * (tile.others + lanes) * per
+    return (64 * tile.rows + 2 * tile.stages * tile.others) * (size + lanes) * per + room
+
+
+def gradient_bytes(dtype: np.dtype[Any], size: int, tensor: bool, tile: Tile) -> int:
+    """Bytes of dynamic shared memory of a backward kernel."""
     per = cell(dtype, tensor)
     width, room = size + 16 // per, 0
     if not tensor:
         room = tile.warps * 16 * (tile.others + 16 // per) * per
-    own = tile.warps * 16 * width * per
-    others = 2 * tile.others * width * per
-    if not backward:
-        return own + others + room
     stages = 2 if tensor and dtype in HALF else 1
-    return 2 * own + stages * (others + 2 * tile.others * max(per, 4)) + room
+    return 2 * tile.warps * 16 * width * per + stages * 2 * tile.others * (width * per + max(per, 4)) + room
 
 
 def padded(*sizes: int) -> int:
@@ -79,7 +98,8 @@ def instances(name: str, tensor: bool) -> list[tuple[Any, ...]]:
             continue
         for size in SIZES if dtype != FLOAT64 else SIZES[:3]:
             if name == "attend":
-                found.append((STORAGE[dtype.name], size, forward_tile(dtype, size, tensor).others))
+                choices = dict.fromkeys(forward_tile(dtype, size, tensor, ring, wide) for ring in (False, True) for wide in (False, True))
+                found += [(STORAGE[dtype.name], size, *tile) for tile in choices]
             else:
                 found += [(STORAGE[dtype.name], size, *gradient_tile(dtype, size, tensor), keys) for keys in ("false", "true")]
     return found
@@ -151,12 +171,13 @@ def attention(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
         return
     dtype, size = q.dtype, padded(q.shape[3], v.shape[3])
     tensor = on_tensor_cores(work, dtype) and _has_room(work, size)
-    tile = forward_tile(dtype, size, tensor)
-    function = work.kernel(FILES[tensor], "attend", dtype, size, tile.others)
-    blocks = -(-q.shape[2] // (16 * tile.warps)) * q.shape[0] * q.shape[1]
-    shared = shared_bytes(dtype, size, tensor, tile, False)
+    planes = q.shape[0] * q.shape[1]
+    ring = work.driver.capability(work.driver.current_device()) >= (8, 0)
+    tile = forward_tile(dtype, size, tensor, ring, -(-q.shape[2] // 128) * planes >= ENOUGH_BLOCKS)
+    function = work.kernel(FILES[tensor], "attend", dtype, size, *tile)
+    blocks = -(-q.shape[2] // (64 * tile.rows)) * planes
     packed = _packed(work, (q, k, v, None), (y, None, None, None), mask, params)
-    work.launch(function, blocks, 32 * tile.warps, q, k, v, mask, y, lse, packed, shared=shared)
+    work.launch(function, blocks, 128, q, k, v, mask, y, lse, packed, shared=forward_bytes(dtype, size, tensor, tile))
 
 
 def attention_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -171,7 +192,7 @@ def attention_backward(work: Work, inputs: list[Any], outputs: list[Any], params
     if lse.size:
         work.launch(work.kernel("attention.cu", "attention_delta", dtype), -(-lse.size // 8), 256, g, y, g_lse, delta, packed, lse.size)
     tile = gradient_tile(dtype, size, tensor)
-    shared = shared_bytes(dtype, size, tensor, tile, True)
+    shared = gradient_bytes(dtype, size, tensor, tile)
     for keys, first, second in ((False, dq, None), (True, dk, dv)):  # which reads what that one found of sure weights
         if first.size or (second is not None and second.size):
             function = work.kernel(FILES[tensor], "attention_gradient", dtype, size, *tile, keys)

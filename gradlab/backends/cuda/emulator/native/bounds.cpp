@@ -28,10 +28,12 @@ const char* behind(const char* address) {
     return shadow && at >= own && at < own + (uint64_t(1) << 41) ? reinterpret_cast<const char*>((at - shadow) << 3) : address;
 }
 
-static void stop(const char* address, const char* access, const void* instruction) {
+static void stop(const char* address, size_t size, const char* access, const void* instruction) {
     Scheduler& s = scheduler;
-    if (!s.failed) locate(static_cast<const char*>(instruction) - 1, *s.fault);  // the call, not what follows it
-    if (!beside_shared_memory(address, access)) {
+    const bool flight = touches_flight(address, size, access);
+    if (!flight && maybe_in_flight(address)) return;  // what shares eight bytes with it
+    if (!s.failed || flight) locate(static_cast<const char*>(instruction) - 1, *s.fault);  // the call, not what follows it
+    if (!flight && !beside_shared_memory(address, access)) {
         s.fault->address = reinterpret_cast<uint64_t>(address);
         fail(nullptr, s.current, "%s", access);
     }
@@ -42,7 +44,7 @@ static void stop(const char* address, const char* access, const void* instructio
 
 #define GRADLAB_REPORT(access, words, size)                                                                                    \
     extern "C" __attribute__((visibility("default"))) void __asan_report_##access##size##_noabort(const char* address) {       \
-        gradlab_emulator::stop(address, words, __builtin_return_address(0));                                                   \
+        gradlab_emulator::stop(address, size, words, __builtin_return_address(0));                                             \
     }
 #define GRADLAB_REPORTS(access, words)                                                                                         \
     GRADLAB_REPORT(access, words, 1)                                                                                           \
@@ -50,10 +52,11 @@ static void stop(const char* address, const char* access, const void* instructio
     GRADLAB_REPORT(access, words, 4)                                                                                           \
     GRADLAB_REPORT(access, words, 8)                                                                                           \
     GRADLAB_REPORT(access, words, 16)                                                                                          \
-    GRADLAB_REPORT(access, words, _n)
+    extern "C" __attribute__((visibility("default"))) void __asan_report_##access##_n_noabort(const char* address, size_t size) { \
+        gradlab_emulator::stop(address, size, words, __builtin_return_address(0));                                             \
+    }
 GRADLAB_REPORTS(load, "a read")
 GRADLAB_REPORTS(store, "a write")
-
 
 #define GRADLAB_NOTHING(name, ...) extern "C" __attribute__((visibility("default"))) void name(__VA_ARGS__) {}
 GRADLAB_NOTHING(__asan_handle_no_return)

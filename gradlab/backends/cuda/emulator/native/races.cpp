@@ -130,6 +130,10 @@ void touch(const void* at, size_t size, Kind kind, const void* instruction) {
         fence_count = 0;
     }
     if (begun_block != Variable::current_block) begin_block();
+    if (maybe_in_flight(place) && touches_flight(place, size, kind == read || kind == atomic_read ? "a read" : "a write")) {
+        locate(static_cast<const char*>(instruction) - 1, *s.fault);
+        for (;;) to_scheduler();
+    }
     const unsigned mine = segment_of(thread), writes = kind == atomic_write ? mine | by_atomic : mine;
     const bool atomic = kind >= atomic_read;
     const char* now = kind == read ? "reads" : kind == write ? "writes" : kind == atomic_read ? "reads, atomically," : "changes, atomically,";

@@ -77,6 +77,7 @@ void fiber_body() {
 #endif
             s.kernel(s.parameters);
         }
+        copies_left(s.current);
         Thread& done = s.threads[s.current];
         done.state = State::finished;
         done.fiber = nullptr;
@@ -183,6 +184,7 @@ void check_shared_memory() {
 void run_block() {
     Scheduler& s = scheduler;
     ++Variable::current_block;
+    copies_forget();
     variables = nullptr;
     static_bytes = 0;
     s.finished = 0;
@@ -252,6 +254,13 @@ bool beside_shared_memory(const char* address, const char* access) {
             return true;
         }
     return false;
+}
+
+bool in_shared_memory(const char* address, size_t bytes) {
+    const auto within = [&](const char* storage, size_t size) { return storage && address >= storage && address + bytes <= storage + size; };
+    for (Variable* variable = variables; variable; variable = variable->next)
+        if (within(variable->storage, variable->size)) return true;
+    return within(dynamic_storage, dynamic_bytes);
 }
 
 // `thread`: the index of the one concerned, -1 for none, -2 for the block as a whole. The first error of a launch counts.
@@ -390,6 +399,7 @@ GRADLAB_PUBLIC int gradlab_emulator_launch(void (*kernel)(void**), void** parame
         run_grid();
     }
     handle_signals(false);
+    copies_forget();
     races_launched();
     running = false;
     release_storage(dynamic_storage, dynamic_bytes);

@@ -83,6 +83,7 @@ static const int warpSize = 32;
     ((condition) ? (void)0 : ::gradlab_emulator::trap("assertion failed: " #condition, __FILE__, __LINE__))
 #define __trap() ::gradlab_emulator::trap("__trap() was called", __FILE__, __LINE__)
 
+#include "async_copies.h"
 #include "collectives.h"
 #include "atomics.h"
 #include "device_math.h"

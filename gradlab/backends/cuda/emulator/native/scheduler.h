@@ -68,6 +68,11 @@ const char* name_of(Operation operation);
 bool settle();                            // collectives.cpp: what to do when no thread is ready
 void arrive(int thread, Request& request);  // collectives.cpp: a request for the warp
 bool beside_shared_memory(const char* address, const char* access);  // runtime.cpp: if it is, the launch fails
+bool in_shared_memory(const char* address, size_t bytes);  // runtime.cpp
+void copies_forget();                     // async_copies.cpp: a block or a launch begins or ends; a thread ends; an access is or may be to where a copy goes
+void copies_left(int thread);
+bool touches_flight(const char* address, size_t size, const char* access);  // if so, the launch fails
+bool maybe_in_flight(const void* address);
 const char* behind(const char* address);  // bounds.cpp: the address whose shadow this is, if there may be none
 void races_launched();                    // races.cpp: a launch begins or ends; a barrier or __syncwarp is passed; a fence; fresh shared memory
 void races_at_barrier();

@@ -1,0 +1,122 @@
+// Which copies of which threads are in flight, and who may not touch what meanwhile (async_copies.h). Where there is a shadow (bounds.cpp) the
+// places that they go to are forbidden in it, by 0xe0 and how many of them share the eight bytes; an access is then looked at byte by byte.
+#include <vector>
+#include "scheduler.h"
+
+extern "C" uint64_t gradlab_emulator_shadow;
+
+namespace gradlab_emulator {
+namespace {
+
+struct Flight {
+    Landing landing;
+    Site site;
+    const char* from;
+    unsigned taken, group;
+};
+
+std::vector<Flight> flights[most_threads];
+unsigned groups[most_threads];  // committed so far
+unsigned due[most_threads];     // groups before this one land now
+size_t in_flight = 0;
+
+void mark(const Flight& flight, int step) {
+    in_flight = size_t(int64_t(in_flight) + step);
+#if defined(__SANITIZE_ADDRESS__)
+    if (flight.landing.bytes >= 8) {
+        if (step > 0) __asan_poison_memory_region(flight.landing.to, flight.landing.bytes);
+        else __asan_unpoison_memory_region(flight.landing.to, flight.landing.bytes);
+    }
+#endif
+    if (!gradlab_emulator_shadow) return;
+    const uint64_t first = reinterpret_cast<uint64_t>(flight.landing.to) >> 3;
+    for (uint64_t cell = first; cell < first + (flight.landing.bytes + 7) / 8; ++cell) {
+        unsigned char& shadow = *reinterpret_cast<unsigned char*>(gradlab_emulator_shadow + cell);
+        if (shadow && (shadow < 0xe0 || shadow > 0xe2)) continue;  // the last, incomplete eight bytes
+        const int count = (shadow ? shadow - 0xe0 : 0) + step;
+        shadow = static_cast<unsigned char>(count > 0 ? 0xe0 + count : 0);
+    }
+}
+
+}  // namespace
+
+void copies_forget() {
+    if (in_flight)
+        for (std::vector<Flight>& of_thread : flights) {
+            for (const Flight& flight : of_thread) mark(flight, -1);
+            of_thread.clear();
+        }
+    memset(groups, 0, sizeof groups);
+    memset(due, 0, sizeof due);
+}
+
+void copies_left(int thread) {
+    if (!in_flight || flights[thread].empty()) return;
+    fail(&flights[thread].front().site, thread, "the thread returns while %zu of its asynchronous copies are in flight; it has to await them",
+         flights[thread].size());
+}
+
+bool touches_flight(const char* address, size_t size, const char* access) {
+    if (!in_flight) return false;
+    Scheduler& s = scheduler;
+    for (int thread = 0; thread < s.count; ++thread)
+        for (const Flight& flight : flights[thread]) {
+            if (address + size <= flight.landing.to || address >= flight.landing.to + flight.landing.bytes) continue;
+            const uint3 other = s.threads[thread].index;
+            char whose[64] = "its own";
+            if (thread != s.current) snprintf(whose, sizeof whose, "thread (%u, %u, %u)'s", other.x, other.y, other.z);
+            fail(nullptr, s.current, "%s of shared memory where %s asynchronous copy (%s:%d) has not landed: %s", access, whose, flight.site.file,
+                 flight.site.line, thread == s.current ? "it is not awaited, or too few groups are" : "a wait in that thread, and then a barrier, are missing");
+            return true;
+        }
+    return false;
+}
+
+bool maybe_in_flight(const void* address) {
+    if (!in_flight) return false;
+    if (!gradlab_emulator_shadow) return true;
+    const unsigned char shadow = *reinterpret_cast<const unsigned char*>(gradlab_emulator_shadow + (reinterpret_cast<uint64_t>(address) >> 3));
+    return shadow > 0xe0 && shadow <= 0xe2;
+}
+
+void copy_begins(Site site, const void* to, const void* from, unsigned bytes, unsigned taken) {
+    Scheduler& s = scheduler;
+    const auto refuse = [&](const char* why) {
+        fail(&site, s.current, "an asynchronous copy of %u bytes: %s", bytes, why);
+        for (;;) to_scheduler();
+    };
+    if (bytes != 4 && bytes != 8 && bytes != 16) refuse("it has 4, 8 or 16");
+    if (reinterpret_cast<uint64_t>(to) % bytes || (taken && reinterpret_cast<uint64_t>(from) % bytes)) refuse("both addresses are multiples of its size");
+    if (!in_shared_memory(static_cast<const char*>(to), bytes)) refuse("it goes into shared memory");
+    if (taken && in_shared_memory(static_cast<const char*>(from), 1)) refuse("it comes from global memory");
+}
+
+void copy_begun(Site site, const Landing& landing, const void* from, unsigned taken) {
+    const int thread = scheduler.current;
+    flights[thread].push_back({landing, site, static_cast<const char*>(from), taken, groups[thread]});
+    mark(flights[thread].back(), 1);
+}
+
+void copies_committed() { ++groups[scheduler.current]; }
+
+void copies_awaited(unsigned most) {
+    const int thread = scheduler.current;
+    due[thread] = groups[thread] > most ? groups[thread] - most : 0;
+}
+
+bool next_landing(Landing& landing) {
+    Scheduler& s = scheduler;
+    std::vector<Flight>& own = flights[s.current];
+    if (own.empty() || own.front().group >= due[s.current]) return false;
+    const Flight first = own.front();
+    own.erase(own.begin());
+    mark(first, -1);
+    if (memcmp(first.from, first.landing.words, first.taken) != 0) {
+        fail(&first.site, s.current, "what an asynchronous copy reads has changed before it was awaited");
+        for (;;) to_scheduler();
+    }
+    landing = first.landing;
+    return true;
+}
+
+}  // namespace gradlab_emulator
