@@ -1,4 +1,4 @@
-"""A Python number beside half types: rounded where it may become an element or is compared with them, as it is where it is computed with."""
+"""A Python number beside half types: rounded where it may become an element or is compared, itself where it is computed with."""
 
 import numpy as np
 import pytest

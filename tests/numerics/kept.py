@@ -1,5 +1,5 @@
-"""Points of scalar functions with their exact values, kept in `points.npz`, so that tests need no mpmath: of float32 where errors were largest
-in any form, and a dozen others; of float64 some of usual size, since a wrong coefficient of 1e-9 is nothing in float32."""
+"""Points of scalar functions with their exact values, kept in `points.npz`, so that tests need no mpmath: of float32 where errors were
+largest in any form, and a dozen others; of float64 some of usual size, since a wrong coefficient of 1e-9 is nothing in float32."""
 
 from __future__ import annotations
 
