@@ -37,6 +37,24 @@ def test_torch_is_gradlab():
     """)
 
 
+def test_what_is_listed_can_be_had():
+    run("""
+        import gradlab.as_torch
+        import gradlab.op, gradlab.spec  # inner modules, which `torch` has not
+        import importlib, torch
+        from gradlab.pytorch import table
+
+        assert {"nn", "optim", "linalg", "relu", "zeros", "compile", "float32"} <= set(dir(torch)) and not {"op", "spec"} & set(dir(torch))
+        for name in ["torch", "torch.nn", "torch.linalg", *sorted(table.modules())[::9]]:
+            try:
+                module = importlib.import_module(name)
+            except ImportError:
+                continue
+            for each in dir(module):
+                getattr(module, each)
+    """)
+
+
 def test_nothing_is_active_without_it():
     run("""
         import sys

@@ -44,7 +44,11 @@ def _facade() -> ModuleType:
 
 
 def _listed() -> list[str]:
-    return sorted({*vars(sys.modules["torch"]), *dir(gradlab)})
+    """What `torch.x` answers: gradlab's own inner modules and the names that Python gives it lie in `dir(gradlab)`, too, but not here."""
+    known = vars(sys.modules["torch"])
+    later = {name for name in dir(gradlab) if not name.startswith("__") and name not in vars(gradlab)}
+    rooms = {name for name in table.children("torch") if name in known or table.verdict(f"torch.{name}") is Verdict.HERE}
+    return sorted({*known, *later, *rooms})
 
 
 def _made(module: str) -> ModuleType:

@@ -140,7 +140,8 @@ def absent(module: str, name: str) -> AttributeError:
     if advice is None:
         advice = _by_kind(name)
     if advice is None:
-        near = import_module("difflib").get_close_matches(name, [n for n in dir(sys.modules[module]) if not n.startswith("_")], 3, 0.75)
+        others = [other for other in dir(sys.modules[module]) if not other.startswith("_") and other != name]
+        near = import_module("difflib").get_close_matches(name, others, 3, 0.75)
         advice = f"did you mean {' or '.join(near)}?" if near else "gradlab does not offer it; docs/differences.md says what is left out"
     return AttributeError(f"{text}: {advice}")
 
