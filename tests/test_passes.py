@@ -234,6 +234,65 @@ def test_products_of_looked_up_rows_are_those_of_their_table(padding_idx, turned
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
+def relative(found, exact):
+    """The distance from float64, in parts of the largest number."""
+    return np.abs(np.asarray(found, np.float64) - exact).max() / np.abs(exact).max()
+
+
+@pytest.mark.parametrize("own", [False, True])  # the table is of a half type, or is cast by autocast
+@pytest.mark.parametrize("dtype", [gl.bfloat16, gl.float16])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_looked_up_rows_of_half_types_are_those_of_their_table(turned, dtype, own):
+    gl.manual_seed(0)
+    exact = [gl.randn(*shape, dtype=gl.float64, requires_grad=True) for shape in ((5, 4), (6, 4), (6,))]
+    at, g = gl.randint(0, 5, (3, 8)), gl.randn(24, 6, dtype=gl.float64)
+    wanted = [x.detach().numpy() for x in looked_up(None, turned)(*exact, at, g)]
+    table, weight, bias = (x.detach().to(dtype if own else gl.float32).requires_grad_() for x in exact)
+    plain = looked_up(None, turned)
+
+    def under(*arguments):
+        with gl.autocast("cpu", dtype):
+            return plain(*arguments)
+
+    before = trace(plain if own else under, table, weight, bias, at, g.to(dtype)).graph
+    after = PASSES["project_tables"](PASSES["drop_clones"](before))
+    assert [c.outputs[0].spec.shape for c in after.calls if c.op.name == "linear"] == [(5, 6)]
+    assert {c.outputs[0].spec.shape for c in after.calls if c.op.name == "embedding_backward"} == {(5, 6)}
+    arrays = [t.detach().numpy() for t in (table, weight, bias, at, g.to(dtype))]
+    room = 4 * gl.finfo(dtype).eps
+    for a, b, exact_one in zip(run(before, arrays), run(after, arrays), wanted, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        assert relative(b, exact_one) <= max(room, 1.1 * relative(a, exact_one))
+
+
+def test_casts_around_a_table_keep_their_roundings():
+    table, weight, at = gl.randn(5, 4), gl.randn(6, 4), gl.randint(0, 5, (3, 8))
+
+    def function(table, weight, at):
+        return F.linear(F.embedding(at, table).bfloat16().float(), weight)
+
+    before = trace(function, table, weight, at).graph
+    after = PASSES["project_tables"](before)
+    assert [c.outputs[0].spec.shape for c in after.calls if c.op.name == "linear"] == [(5, 6)]
+    for a, b in zip(*(run(graph, [table.numpy(), weight.numpy(), at.numpy()]) for graph in (before, after)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("half", [gl.bfloat16, gl.float16])
+def test_slices_of_a_half_type_are_put_together_in_it_where_their_wide_sum_is_cast_back(half):
+    def function(x, a, b):
+        parts = x * a
+        return gl.autograd.grad((parts[:3] * b + parts[3:] * b.exp()).sum(), x)
+
+    x, a, b = gl.randn(6, 2).to(half).requires_grad_(), gl.randn(6, 2).to(half), gl.randn(3, 2).to(half)
+    before = trace(function, x, a, b).graph
+    after = PASSES["assemble"](PASSES["drop_clones"](before))
+    assert [c.outputs[0].spec.dtype.name for c in after.calls if c.op.name == "cat"] == [str(half).split(".")[-1]]
+    assert not any(c.op.name == "slice_backward" for c in after.calls)
+    for one, other in zip(*(run(graph, [t.detach().numpy() for t in (x, a, b)]) for graph in (before, after)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_table_as_long_as_what_is_looked_up_stays():
     table, weight, bias = (gl.randn(*shape, requires_grad=True) for shape in ((20, 4), (6, 4), (6,)))
     graph = trace(looked_up(), table, weight, bias, gl.randint(0, 20, (3, 8)), gl.randn(24, 6)).graph

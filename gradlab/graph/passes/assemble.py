@@ -7,11 +7,12 @@ not overlap, `cat` gives the same.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from gradlab import ops
 from gradlab.graph.ir.graph import Call, Graph, Value
-from gradlab.graph.passes.graph_tools import Rewriting, sum_of
+from gradlab.graph.passes.graph_tools import Rewriting, ends, sum_of
 
 
 def assemble(graph: Graph) -> Graph:
@@ -21,7 +22,23 @@ def assemble(graph: Graph) -> Graph:
         found = _parts_of(work, call)
         if found is not None:
             work.replace(call, found)
+            if found[-1].op is ops.elementwise.cast:
+                _read_narrow(work, found[-1])
     return work.finish()
+
+
+def _read_narrow(work: Rewriting, wide: Call) -> None:
+    """Whoever casts what was put together back to the parts' own type reads it as it was put together."""
+    (narrow,) = wide.inputs
+    leaving = {v.id for v in ends(work.graph)}
+    back = {
+        c.outputs[0].id: narrow
+        for c in work.calls
+        if c.op is wide.op and c.inputs[0] is wide.outputs[0] and c.outputs[0].spec == narrow.spec and c.outputs[0].id not in leaving
+    }
+    for i, c in enumerate(work.calls):
+        if any(isinstance(x, Value) and x.id in back for x in c.inputs):
+            work.calls[i] = replace(c, inputs=tuple(back.get(x.id, x) if isinstance(x, Value) else x for x in c.inputs))
 
 
 def _parts_of(work: Rewriting, call: Call) -> list[Call] | None:
@@ -42,24 +59,29 @@ def _parts_of(work: Rewriting, call: Call) -> list[Call] | None:
     if len(pieces) < 2 or any(a[1] > b[0] for a, b in itertools.pairwise(pieces)):
         return None
     spec, position = call.outputs[0].spec, call.position
+    narrow = {gradient.spec.dtype for *_, gradient, _ in pieces}  # parts of one half type whose sum is wide are put together as they are
+    dtype = narrow.pop() if len(narrow) == 1 and not others else spec.dtype
     calls: list[Call] = []
     row: list[Value] = []
     at = 0
     for start, stop, gradient, lacking in [*pieces, (spec.shape[dim], spec.shape[dim], None, False)]:
         if start > at:
             shape = (*spec.shape[:dim], start - at, *spec.shape[dim + 1 :])
-            zeros = {"shape": shape, "value": 0, "dtype": spec.dtype, "device": work.graph.device}
+            zeros = {"shape": shape, "value": 0, "dtype": dtype, "device": work.graph.device}
             calls.append(work.call(ops.creation.full, (), zeros, position))
             row.append(calls[-1].outputs[0])
         if gradient is not None:
-            if gradient.spec.dtype != spec.dtype:
-                calls.append(work.call(ops.elementwise.cast, (gradient,), {"dtype": spec.dtype}, position))
+            if gradient.spec.dtype != dtype:
+                calls.append(work.call(ops.elementwise.cast, (gradient,), {"dtype": dtype}, position))
                 gradient = calls[-1].outputs[0]
             if lacking:
                 calls.append(work.call(ops.movement.unsqueeze, (gradient,), {"dim": dim}, position))
                 gradient = calls[-1].outputs[0]
             row.append(gradient)
         at = stop
+    if dtype != spec.dtype:
+        calls.append(work.call(ops.movement.cat, row, {"dim": dim}, position))
+        return [*calls, work.call(ops.elementwise.cast, calls[-1].outputs, {"dtype": spec.dtype}, position, call.outputs[0])]
     calls.append(work.call(ops.movement.cat, row, {"dim": dim}, position, call.outputs[0] if not others else None))
     return [*calls, *sum_of(work, [calls[-1].outputs[0], *others], call.outputs[0], position)]
 
