@@ -1,6 +1,6 @@
 """Sixty common operations in eager mode beside PyTorch: forward, and with backward, at a small, a middle and a large size.
 
-    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/eager.py [names] [--threads 2] [--rounds 5] [--cpu]
+    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/eager.py [names] [--sizes large] [--threads 2] [--rounds 5] [--cpu]
 
 Both engines run in turns in one process; each number is gradlab's time over PyTorch's, of the medians of the rounds (with --cpu of
 the least processor times, for a machine that others use as well). Kernels have to lie ready (`gradlab warm`); the table says how many do.
@@ -160,6 +160,7 @@ def main():
     parser.add_argument("names", nargs="*", default=list(OPERATIONS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sizes", nargs="*", choices=SIZES, default=list(SIZES))
     parser.add_argument("--seconds", type=float, default=0.02)
     parser.add_argument("--cpu", action="store_true", help="compare the least processor times")
     args = parser.parse_args()
@@ -167,13 +168,13 @@ def main():
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.cpu else time.perf_counter
     print(f"{len(ready.state().libraries)} kernels lie ready; {args.threads} threads; {'least processor' if args.cpu else 'median'} times")
-    columns = [f"{size}{' + back' * back}" for back in (False, True) for size in SIZES]
+    columns = [f"{size}{' + back' * back}" for back in (False, True) for size in args.sizes]
     print(f"{'':18}" + "".join(f"{c:>16}" for c in columns))
     every = []
     for name in args.names:
         row = []
         for back in (False, True):
-            for size in SIZES.values():
+            for size in (SIZES[name] for name in args.sizes):
                 works = [work(lib, name, size, back) for lib in (gradlab, torch)]
                 times = [[timed(f, args.seconds, clock) for f in works] for _ in range(args.rounds)]
                 if args.cpu:

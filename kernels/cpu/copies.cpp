@@ -5,6 +5,10 @@ namespace {
 
 constexpr int DEPTH = 6;  // dimensions at most
 
+template <typename W> void repeat(W* y, W value, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = value;
+}
+
 // Parameters: dimensions, then for each, the innermost first, size, step of the target, step of the source; at last the dimension along which
 // the source lies without gaps, where that is not the first.
 template <typename W> void copied(W* y, const W* x, const int64_t* v, int part, int parts) {
@@ -25,6 +29,8 @@ template <typename W> void copied(W* y, const W* x, const int64_t* v, int part, 
     else if (d[1] == 1 && d[2] == 1) std::memcpy(target, source, size_t(to[0] - from[0]) * sizeof(W));
     else if (d[1] == 1 && d[2] == -1)
       for (int64_t i = 0; i < to[0] - from[0]; ++i) target[i] = source[-i];
+    else if (d[1] == 1 && d[2] == 0)
+      repeat(target, *source, to[0] - from[0]);
     else
       for (int64_t i = 0; i < to[0] - from[0]; ++i) target[i * d[1]] = source[i * d[2]];
     int i = 1;
@@ -39,7 +45,7 @@ template <typename W> void copied(W* y, const W* x, const int64_t* v, int part, 
 
 template <typename W> void filled(W* y, W value, int64_t count, int part, int parts) {
   const Share mine = share(count, part, parts, 64);
-  for (int64_t i = mine.first; i < mine.last; ++i) y[i] = value;
+  repeat(y + mine.first, value, mine.last - mine.first);
 }
 
 }  // namespace

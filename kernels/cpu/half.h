@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "scalar_math.h"
+#include "scalar_forms.h"
 
 namespace gradlab {
 

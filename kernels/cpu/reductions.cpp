@@ -13,8 +13,8 @@ template <typename T> struct Sum {
   using Lane = T;
   using Total = double;
   static constexpr T START = 0;
-  static T of(T x) { return x; }
-  static T join(T a, T b) { return a + b; }
+  template <typename V> static V of(V x) { return x; }
+  template <typename V> static V join(V a, V b) { return a + b; }
   static double total(double a, double b) { return a + b; }
 };
 // In double: squares of float neither overflow nor vanish there.
@@ -22,8 +22,8 @@ struct Squares {
   using Lane = double;
   using Total = double;
   static constexpr double START = 0;
-  static double of(float x) { return double(x) * double(x); }
-  static double join(double a, double b) { return a + b; }
+  template <typename V> static V of(V x) { return x * x; }
+  template <typename V> static V join(V a, V b) { return a + b; }
   static double total(double a, double b) { return a + b; }
 };
 template <typename T> struct Largest {
@@ -33,7 +33,7 @@ template <typename T> struct Largest {
   static T of(T x) { return x; }
   static T join(T a, T b) { return gradlab::maximum(a, b); }
   static T total(T a, T b) { return join(a, b); }
-  static bool beyond(T a, T b) { return a > b; }
+  template <typename V> static auto beyond(V a, V b) { return a > b; }
 };
 template <typename T> struct Smallest {
   using Lane = T;
@@ -42,53 +42,85 @@ template <typename T> struct Smallest {
   static T of(T x) { return x; }
   static T join(T a, T b) { return gradlab::minimum(a, b); }
   static T total(T a, T b) { return join(a, b); }
-  static bool beyond(T a, T b) { return a < b; }
+  template <typename V> static auto beyond(V a, V b) { return a < b; }
 };
 template <typename R> constexpr bool extreme = false;
 template <typename T> constexpr bool extreme<Largest<T>> = true;
 template <typename T> constexpr bool extreme<Smallest<T>> = true;
 
+// LANES numbers in vectors of 32 bytes.
+template <typename N> struct Lanes {
+  typedef N Line __attribute__((vector_size(32)));
+  static constexpr int EACH = 32 / sizeof(N), LINES = LANES / EACH;
+  Line line[LINES];
+};
+template <typename N, typename T> inline typename Lanes<N>::Line line_of(const T* x) {
+  constexpr int EACH = Lanes<N>::EACH;
+  typedef T Given __attribute__((vector_size(EACH * sizeof(T))));
+  Given v;
+  std::memcpy(&v, x, sizeof v);
+  return __builtin_convertvector(v, typename Lanes<N>::Line);
+}
+// Each of the first half with its fellow of the second, until one is left.
+template <typename N, typename How> inline N folded(Lanes<N>& a, How how) {
+  for (int half = a.LINES / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) a.line[j] = how(a.line[j], a.line[j + half]);
+  auto v = a.line[0];
+  if constexpr (a.EACH == 8) {
+    v = how(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+    v = how(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+    v = how(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+  } else {
+    v = how(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
+    v = how(v, __builtin_shufflevector(v, v, 1, 0, 3, 2));
+  }
+  return v[0];
+}
+
 // An extreme of a row: numbers in one instruction each, NaN noted beside them.
 template <typename T, typename R> T extreme_of_row(const T* x, int64_t n) {
-  T lane[LANES], lost[LANES];
-  for (int j = 0; j < LANES; ++j) lane[j] = R::START, lost[j] = 0;
+  using Line = typename Lanes<T>::Line;
+  Lanes<T> lane, lost = {};
+  for (auto& line : lane.line) line = Line{} + R::START;
   int64_t i = 0;
   for (; i + LANES <= n; i += LANES)
-    for (int j = 0; j < LANES; ++j) {
-      const T v = x[i + j];
-      lane[j] = R::beyond(v, lane[j]) ? v : lane[j];
-      lost[j] += v * T(0);  // NaN of an infinity, too
+    for (int j = 0; j < lane.LINES; ++j) {
+      const Line v = line_of<T>(x + i + j * lane.EACH);
+      lane.line[j] = R::beyond(v, lane.line[j]) ? v : lane.line[j];
+      lost.line[j] += v * T(0);  // NaN of an infinity, too
     }
-  T result = R::START;
-  bool odd = false;
-  for (int j = 0; j < LANES; ++j) result = R::join(result, lane[j]), odd |= lost[j] != lost[j];
-  for (int64_t k = 0; odd && k < i; ++k) result = R::join(result, x[k]);
+  T result = folded(lane, [](Line a, Line b) { return R::beyond(b, a) ? b : a; });
+  const T odd = folded(lost, [](Line a, Line b) { return a + b; });
+  for (int64_t k = 0; odd != odd && k < i; ++k) result = R::join(result, x[k]);
   for (; i < n; ++i) result = R::join(result, x[i]);
+  return result;
+}
+
+template <typename T, typename R> typename R::Total sum_of_row(const T* x, int64_t n) {
+  using Total = typename R::Total;
+  using Lane = typename R::Lane;
+  using Line = typename Lanes<Lane>::Line;
+  Total result = Total(R::START);
+  int64_t i = 0;
+  while (n - i >= LANES) {
+    Lanes<Lane> lane;
+    for (int j = 0; j < lane.LINES; ++j) lane.line[j] = R::of(line_of<Lane>(x + i + j * lane.EACH));
+    i += LANES;
+    for (int64_t k = 1; k < BLOCK && n - i >= LANES; ++k, i += LANES)
+      for (int j = 0; j < lane.LINES; ++j) lane.line[j] = R::join(lane.line[j], R::of(line_of<Lane>(x + i + j * lane.EACH)));
+    result = R::total(result, Total(folded(lane, [](Line a, Line b) { return R::join(a, b); })));
+  }
+  if (i < n) {
+    Lane rest = R::of(Lane(x[i++]));
+    for (; i < n; ++i) rest = R::join(rest, R::of(Lane(x[i])));
+    result = R::total(result, Total(rest));
+  }
   return result;
 }
 
 template <typename T, typename R> typename R::Total of_row(const T* x, int64_t n) {
   if constexpr (extreme<R>) return extreme_of_row<T, R>(x, n);
-  using Total = typename R::Total;
-  using Lane = typename R::Lane;
-  Total result = Total(R::START);
-  int64_t i = 0;
-  while (n - i >= LANES) {
-    Lane lane[LANES];
-    for (int j = 0; j < LANES; ++j) lane[j] = R::of(x[i + j]);
-    i += LANES;
-    for (int64_t k = 1; k < BLOCK && n - i >= LANES; ++k, i += LANES)
-      for (int j = 0; j < LANES; ++j) lane[j] = R::join(lane[j], R::of(x[i + j]));
-    for (int half = LANES / 2; half > 0; half /= 2)
-      for (int j = 0; j < half; ++j) lane[j] = R::join(lane[j], lane[j + half]);
-    result = R::total(result, Total(lane[0]));
-  }
-  if (i < n) {
-    Lane rest = R::of(x[i++]);
-    for (; i < n; ++i) rest = R::join(rest, R::of(x[i]));
-    result = R::total(result, Total(rest));
-  }
-  return result;
+  else return sum_of_row<T, R>(x, n);
 }
 
 // What becomes of a total: it is divided by a number, or its root is taken.
@@ -125,10 +157,10 @@ template <typename T, typename R> void reduced(char* to, const T* x, const int64
     for (int64_t b = first; b < last; b += BLOCK) {
       const int64_t end = b + BLOCK < last ? b + BLOCK : last;
       const T* row = x + (o * n + b) * inner + left;
-      for (int64_t j = 0; j < wide; ++j) sum[j] = R::of(row[j]);
+      for (int64_t j = 0; j < wide; ++j) sum[j] = R::of(typename R::Lane(row[j]));
       for (int64_t r = b + 1; r < end; ++r) {
         row += inner;
-        for (int64_t j = 0; j < wide; ++j) sum[j] = R::join(sum[j], R::of(row[j]));
+        for (int64_t j = 0; j < wide; ++j) sum[j] = R::join(sum[j], R::of(typename R::Lane(row[j])));
       }
       for (int64_t j = 0; j < wide; ++j) result[j] = R::total(result[j], Total(sum[j]));
     }

@@ -17,7 +17,7 @@ from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.backends.native import prebuilt
 from gradlab.call import Call, Value
-from gradlab.dtype import FLOAT64, HALF, INT64, immediate, wide
+from gradlab.dtype import FLOAT32, FLOAT64, HALF, INT64, immediate, wide
 from gradlab.op import Op
 
 HALVES = {"float16": "Float16", "bfloat16": "Bfloat16"}
@@ -49,14 +49,17 @@ def limit(name: str, value: Any, main: np.dtype[Any]) -> Any:
     return min(max(int(value), least), most)
 
 
-def _function(y: str, inputs: Sequence[tuple[str, str]], lines: Sequence[str], expression: str) -> Function:
-    """y = the expression of one element of each input."""
+def _function(y: str, inputs: Sequence[tuple[str, str]], lines: Sequence[str], expression: str, near: str = "") -> Function:
+    """y = the expression of one element of each input. near: the one of blocks without large numbers."""
     text = ["GRADLAB_KERNEL @K(void* k_y, void* const* k_x, const int64_t* k_n, int64_t k_count) {", f"  {y}* const k_to = ({y}*)k_y;"]
     text += [f"  const {kind}* const {name}_ = (const {kind}*)k_x[{i}];" for i, (name, kind) in enumerate(inputs)]
     text += [f"  {line}" for line in lines]
-    text += ["#pragma GCC ivdep", "  for (int64_t k_i = 0; k_i < k_count; ++k_i) {"]
-    text += [f"    const {kind} {name} = {name}_[k_i];" for name, kind in inputs]
-    text += [f"    k_to[k_i] = {expression};", "  }", "}"]
+    for each in (near, expression) if near else (expression,):
+        text += ["  if (all_near(x_, k_count))"] if each is near else []
+        text += ["#pragma GCC ivdep", "  for (int64_t k_i = 0; k_i < k_count; ++k_i) {"]
+        text += [f"    const {kind} {name} = {name}_[k_i];" for name, kind in inputs]
+        text += [f"    k_to[k_i] = {each};", "  }", *(["  else"] if each is near else [])]
+    text.append("}")
     body = "\n".join(text)
     name = f"e{hashlib.sha256(body.encode()).hexdigest()[:16]}"
     return Function(name, body.replace("@K", name))
@@ -85,11 +88,14 @@ def copying(dtype: np.dtype[Any]) -> Function:
 
 # Powers as the row's NumPy function has them, which is quicker and closer.
 POWERS: dict[Any, str] = {1: "x", 2: "x * x", 3: "x * x * x", -1: "T(1) / x"}
+# Of scalar_forms.h: quicker ones; and those of blocks of float32 in which no number is large, of the same bits.
+FORMS = {"gelu": "gelu(x)", "gelu_backward": "dy * gelu_slope(x)"}
+NEAR = {"sin": "near_sin(x)", "cos": "near_cos(x)"}
 
 
 def expression_of(op: Op, params: dict[str, Any], dtype: np.dtype[Any] | None) -> str:
     """A row's scalar function, of operands of that dtype."""
-    expression: str = op.cuda.expression
+    expression: str = FORMS.get(op.name) or op.cuda.expression
     return POWERS.get(params.get("exponent"), expression) if op.name == "pow" and dtype is not None and dtype.kind == "f" else expression
 
 
@@ -101,7 +107,8 @@ def function(op: Op, inputs: Sequence[np.dtype[Any]], out: np.dtype[Any], params
         kind = "T" if name in ("lo", "hi") else "double" if main.kind == "f" else "long long"
         lines.append(f"const {kind} {name} = *(const {kind}*)(k_n + {i});")
     given = [(name, compute_type(dtype)) for name, dtype in zip(op.inputs, inputs)]
-    return _function(STORAGE[out.name], given, lines, f"cast<{STORAGE[out.name]}>({expression_of(op, params or {}, main)})")
+    near = NEAR.get(op.name, "") if main == out == FLOAT32 else ""
+    return _function(STORAGE[out.name], given, lines, f"cast<{STORAGE[out.name]}>({expression_of(op, params or {}, main)})", near)
 
 
 def bits_of(value: Any, dtype: np.dtype[Any]) -> int:
@@ -158,6 +165,6 @@ def why_not(call: Call) -> str:
 
 
 __all__ = [
-    "HALVES", "POWERS", "Function", "Part", "bits_of", "converting", "copying", "expression_of", "function", "limit", "part_of", "storage",
-    "why_not",
+    "HALVES", "NEAR", "POWERS", "Function", "Part", "bits_of", "converting", "copying", "expression_of", "function", "limit", "part_of",
+    "storage", "why_not",
 ]  # fmt: skip

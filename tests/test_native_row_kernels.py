@@ -1,0 +1,98 @@
+"""Kernels of single rows that take other ways by what they are given: lengths, strides, large numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from native_eager import kernels, needs_compiler, used
+
+import gradlab as gl
+from gradlab.backends.native import eager
+
+F = gl.nn.functional
+pytestmark = needs_compiler
+SIZES = [31, 33, 100, 257, 900, 3000, 70001]
+ODD = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40, -1e-40, 1e30, -1e30]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on():
+    with kernels():
+        yield
+
+
+def bits(array):
+    return np.where(np.isnan(array), 0, array.view(np.int32 if array.dtype == np.float32 else np.int64))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sines_are_the_same_bits_whatever_stands_beside_them(size):
+    """A block without a number beyond 2^24 is computed in another way."""
+    x = np.random.default_rng(size).normal(size=size).astype("f") * 1e4
+    with_large = np.concatenate([x, np.float32(ODD)])
+    for function in (gl.sin, gl.cos):
+        alone, beside = function(gl.from_numpy(x)).numpy(), function(gl.from_numpy(with_large)).numpy()
+        np.testing.assert_array_equal(bits(alone), bits(beside[:size]))
+        np.testing.assert_allclose(alone, getattr(np, function.__name__)(x.astype("d")), atol=1e-6)
+        assert np.isnan(beside[size : size + 3]).all()
+    assert {"sin", "cos"} <= used()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gelu_and_its_slope(dtype):
+    """As its formula in twice the digits: also far below zero, where x Φ(x) is less than a float."""
+    x = np.concatenate([np.linspace(-15, 15, 70001 - len(ODD)), ODD]).astype(dtype)
+    t = gl.tensor(x, requires_grad=True)
+    y = F.gelu(t)
+    y.backward(gl.ones_like(y))
+    assert {"gelu", "gelu_backward"} <= used()
+    wide = gl.tensor(x.astype("d")).clamp(-40, 40)
+    share = 0.5 * gl.special.erfc(wide * -math.sqrt(0.5))
+    value, slope = (wide * share).numpy(), (share + wide * (wide * wide * -0.5).exp() / math.sqrt(2 * math.pi)).numpy()
+    finite = np.isfinite(x) & (np.abs(x) < 20)
+    np.testing.assert_allclose(y.detach().numpy()[finite], value[finite], rtol=2e-6 if dtype == np.float32 else 1e-13, atol=1e-37)
+    np.testing.assert_allclose(t.grad.numpy()[finite], slope[finite], rtol=0, atol=3e-7 if dtype == np.float32 else 1e-15)
+    end, grad = y.detach().numpy()[-len(ODD) :], t.grad.numpy()[-len(ODD) :]
+    np.testing.assert_array_equal(end[[1, 3, 4]], np.array([math.inf, 0, 0], dtype))
+    assert np.signbit(end[4]) and not np.signbit(end[3]) and end[2] == end[-1] == 0 and np.isnan(end[0]) and np.isnan(grad[0])
+    np.testing.assert_array_equal(grad[[1, 2, 3, 4]], np.array([1, 0, 0.5, 0.5], dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(31, 33), (64, 64), (100, 257), (257, 900), (2, 70, 96), (1, 33)])
+def test_copies_of_what_lies_otherwise(shape, dtype):
+    """Turned, from one number, from one row, from one column, backwards: into memory without gaps, and nothing beside it is written."""
+    a = np.random.default_rng(1).integers(0, 200, shape).astype(dtype)
+    given = [
+        a.swapaxes(-1, -2), np.broadcast_to(a[(0,) * a.ndim], shape), np.broadcast_to(a[..., :1, :], shape),
+        np.broadcast_to(a[..., :1], shape), a[..., ::-1], a[..., ::2],
+    ]  # fmt: skip
+    for x in given:
+        room = np.full(x.size + 32, 77, dtype)
+        out = room[16 : 16 + x.size].reshape(x.shape)
+        if eager.run(gl.ops.ROWS["clone"], (x,), {}, (out,)) is None:
+            continue
+        np.testing.assert_array_equal(out, x)
+        assert (room[:16] == 77).all() and (room[-16:] == 77).all()
+    assert "clone" in used()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_any_length(size, dtype):
+    """Extremes with NaN and infinities at each place of a vector; sums as their exact value; eager and compiled sums of the same bits."""
+    x = np.random.default_rng(size).normal(size=(3, size)).astype(dtype)
+    t = gl.from_numpy(x)
+    np.testing.assert_array_equal(t.amax(1).numpy(), x.max(1))
+    np.testing.assert_array_equal(t.amin(1).numpy(), x.min(1))
+    exact = np.array([math.fsum(row) for row in x])
+    np.testing.assert_allclose(t.sum(1).numpy(), exact, rtol=0, atol=(2e-7 if dtype == np.float32 else 4e-16) * np.abs(x).sum(1).max())
+    np.testing.assert_array_equal(t.sum(1).numpy(), gl.compile(lambda v: v.sum(1))(t).numpy())
+    for place in sorted({0, 7, 8, 31, size // 2, size - 1} & set(range(size))):
+        for value, extreme in ((math.nan, math.nan), (math.inf, math.inf)):
+            y = x.copy()
+            y[1, place] = value
+            found = gl.from_numpy(y).amax(1).numpy()
+            np.testing.assert_array_equal(found, np.array([x[0].max(), extreme, x[2].max()], dtype))
+            np.testing.assert_array_equal(gl.from_numpy(-y).amin(1).numpy(), -found)
+    assert {"amax", "amin", "sum"} <= used()
