@@ -9,24 +9,24 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.onnx.holders import NAMES, held
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 F = nn.functional
 
-# What does not pass of the float cases of ONNX 1.23's node tests, and why.
+# What does not pass of the cases of ONNX 1.23's node tests on numbers, and why.
 REFUSED = {
-    "TfIdfVectorizer": "counts words", "DequantizeLinear": "uint16",
-    "BitCast": "uint16 and uint32",
-    "QuantizeLinear": "blocks of int16", "DFT": "float32 within 1e-7 of an exact zero",
-    "DeformConv": "float32 within 3e-7 of an exact zero",
+    "TfIdfVectorizer": "counts words", "ImageDecoder": "files of pictures", "DFT": "float32 within 1e-7 of an exact zero",
+    "Cast": "float8e8m0", "BitwiseNot": "uint16",
+    "DeformConv": "float32 within 3e-7 of an exact zero", "BitCast": "uint16 and uint32, held in wider types",
     "Attention": "half types, added up in float32 here", "LinearAttention": "float16, likewise",
 }  # fmt: skip
 FLOATS = {1, 10, 11, 16}
-KNOWN = FLOATS | {2, 3, 5, 6, 7, 9}
+KNOWN = FLOATS | {2, 3, 5, 6, 7, 9} | set(NAMES)
 
 
-def float_cases():
+def cases():
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
@@ -36,7 +36,7 @@ def float_cases():
         graph = case.model.graph
         types = [v.type.tensor_type.elem_type for v in (*graph.input, *graph.output) if v.type.HasField("tensor_type")]
         plain = all(o.domain in ("", "ai.onnx") for o in case.model.opset_import)
-        if plain and types and all(t in KNOWN for t in types) and any(t in FLOATS for t in types):
+        if plain and types and all(t in KNOWN for t in types):
             yield case
 
 
@@ -48,7 +48,7 @@ def given(value):
     value = array(value)
     if isinstance(value, list):
         return [given(v) for v in value]
-    return gl.tensor(value) if isinstance(value, (np.ndarray, np.generic)) else value
+    return gl.tensor(held(np.asarray(value))) if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def compare(case, got, want):
@@ -57,7 +57,7 @@ def compare(case, got, want):
         for a, b in zip(got, want, strict=True):
             compare(case, a, b)
         return
-    got, want = (got.detach().numpy() if isinstance(got, gl.Tensor) else np.asarray(got)), np.asarray(array(want))
+    got, want = (got.detach().numpy() if isinstance(got, gl.Tensor) else np.asarray(got)), held(np.asarray(array(want)))
     assert got.shape == want.shape
     assert got.dtype == want.dtype
     if ("dropout" in case.name and "train" in case.name) or "bernoulli" in case.name:
@@ -66,9 +66,9 @@ def compare(case, got, want):
     np.testing.assert_allclose(*wide, rtol=case.rtol, atol=max(case.atol, 1e-7))
 
 
-def test_the_float_cases_of_onnxs_node_tests():
+def test_the_cases_of_onnxs_node_tests():
     passed, failed, operators = 0, [], set()
-    for case in float_cases():
+    for case in cases():
         kinds = {n.op_type for n in case.model.graph.node}
         try:
             with np.errstate(all="ignore"):
@@ -81,9 +81,9 @@ def test_the_float_cases_of_onnxs_node_tests():
         except Exception as error:
             failed.append(f"{case.name}: {error}")
             operators |= kinds if len(kinds) == 1 else {"Attention"} if "attention" in case.name else kinds
-    print(f"{passed} of {passed + len(failed)} float cases pass")
+    print(f"{passed} of {passed + len(failed)} cases pass")
     assert operators <= set(REFUSED), [f.splitlines()[0] for f in failed]
-    assert passed >= 0.95 * (passed + len(failed))
+    assert passed >= 0.97 * (passed + len(failed))
 
 
 # ---------------------------------------------------------------- models that come back

@@ -34,17 +34,21 @@ def u(value):
     return np.array(value, U8)
 
 
-def model_of(kind, inputs, outputs=1, domain=MICROSOFT, version=17, **attributes):
-    """A node whose first input is the model's and all others are stored."""
+def model_of(kind, inputs, outputs=1, domain=MICROSOFT, version=17, first=0, **attributes):
+    """A node whose first input (from number `first` on) is the model's and all others are stored."""
     names = [f"i{k}" if v is not None else "" for k, v in enumerate(inputs)]
     results = [f"y{k}" for k in range(outputs)]
-    at = next(k for k, v in enumerate(inputs) if v is not None and v.ndim > 0)
+    at = next(k for k, v in enumerate(inputs) if v is not None and v.ndim > 0 and k >= first)
     node = make(kind, names, results, domain=domain, **attributes)
     value = onnx.helper.make_tensor_value_info(names[at], onnx.helper.np_dtype_to_tensor_dtype(inputs[at].dtype), inputs[at].shape)
     tensors = [onnx.numpy_helper.from_array(v, n) for k, (v, n) in enumerate(zip(inputs, names, strict=True)) if v is not None and k != at]
     graph = onnx.helper.make_graph([node], "g", [value], [onnx.ValueInfoProto(name=n) for n in results], tensors)
     opsets = [onnx.helper.make_opsetid("", version), *([onnx.helper.make_opsetid(MICROSOFT, 1)] if domain else [])]
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), names[at], inputs[at]
+
+
+def i32(value):
+    return np.array(value, np.int32)
 
 
 S, Z = f(0.02), u(128)
@@ -83,6 +87,64 @@ CASES = {
     "QGemm float": ([small(3, 8), f(0.02), u(120), WEIGHT.T.copy(), f(0.03), np.array(0, I8), small(5).astype(np.int32)], {"transB": 1}),
     "MatMulIntegerToFloat": ([small(3, 8), WEIGHT, f(0.02), f(0.03), u(120), np.array(3, I8), floats(5)], {}),
     "DynamicQuantizeMatMul": ([floats(3, 8), WEIGHT, f(0.03), np.array(0, I8), floats(5)], {}),
+    "Attention": ([floats(2, 4, 8), floats(8, 24, seed=1), floats(24, seed=2)], {"num_heads": 2}),
+    "Attention causal": ([floats(2, 4, 8), floats(8, 24, seed=1), floats(24, seed=2)], {"num_heads": 2, "unidirectional": 1}),
+    "Attention mask": ([floats(2, 4, 8), floats(8, 24, seed=1), floats(24, seed=2), i32([[1, 1, 1, 0], [1, 1, 0, 0]])], {"num_heads": 2}),
+    "Attention lengths": ([floats(2, 4, 8), floats(8, 24, seed=1), floats(24, seed=2), i32([3, 2])], {"num_heads": 4, "scale": 0.3}),
+    "Attention span": ([floats(2, 4, 8), floats(8, 24, seed=1), floats(24, seed=2), i32([3, 4, 1, 0])], {"num_heads": 2}),
+    "Attention square": (
+        [floats(2, 4, 8), floats(8, 24, seed=1), floats(24, seed=2), np.tril(np.ones((2, 4, 4), np.int32))], {"num_heads": 2}
+    ),
+    "Attention sizes": ([floats(2, 4, 8), floats(8, 20, seed=1), floats(20, seed=2)], {"num_heads": 2, "qkv_hidden_sizes": [8, 8, 4]}),
+    "Attention bias": (
+        [floats(2, 4, 8), floats(8, 24, seed=1), floats(24, seed=2), None, None, floats(2, 2, 4, 4, seed=3)], {"num_heads": 2}
+    ),
+    "Attention past": (
+        [floats(2, 3, 8), floats(8, 24, seed=1), floats(24, seed=2), None, floats(2, 2, 2, 5, 4, seed=3)],
+        {"num_heads": 2, "unidirectional": 1, "outputs": 2},
+    ),
+    "QAttention": (
+        [small(2, 4, 8), small(8, 24, kind=I8) // 4, floats(24, seed=2), f(0.02), f(0.03), i32([3, 2]), u(120), np.array(0, I8)],
+        {"num_heads": 2},
+    ),
+    "MultiHeadAttention": ([floats(2, 4, 8), floats(2, 5, 8, seed=1), floats(2, 5, 8, seed=2), floats(24, seed=3)], {"num_heads": 2}),
+    "MultiHeadAttention mask": (
+        [floats(2, 4, 8), floats(2, 5, 8, seed=1), floats(2, 5, 8, seed=2), None, i32([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]])], {"num_heads": 2}
+    ),
+    "MultiHeadAttention past": (
+        [floats(2, 4, 8), floats(2, 4, 8, seed=1), floats(2, 4, 8, seed=2), None, None, None, floats(2, 2, 3, 4),
+         floats(2, 2, 3, 4, seed=3)],
+        {"num_heads": 2, "unidirectional": 1, "outputs": 3},
+    ),
+    "MultiHeadAttention heads": ([floats(2, 4, 8), floats(2, 2, 5, 4, seed=1), floats(2, 2, 5, 4, seed=2)], {"num_heads": 2}),
+    "MultiHeadAttention bias": (
+        [floats(2, 4, 8), floats(2, 5, 8, seed=1), floats(2, 5, 8, seed=2), None, None, floats(1, 2, 4, 5)], {"num_heads": 2}
+    ),
+    "RotaryEmbedding": ([floats(2, 4, 16), np.arange(8).reshape(2, 4) % 5, floats(6, 4), floats(6, 4, seed=1)], {"num_heads": 2}),
+    "RotaryEmbedding pairs": ([floats(2, 2, 4, 8), np.array([1]), floats(6, 4), floats(6, 4, seed=1)], {"interleaved": 1}),
+    "EmbedLayerNormalization": (
+        [i32([[1, 2, 0], [3, 1, 1]]), i32([[0, 1, 0], [0, 0, 1]]), floats(5, 8), floats(4, 8, seed=1), floats(2, 8, seed=2),
+         floats(8, seed=3), floats(8, seed=4), i32([[1, 1, 0], [1, 1, 1]])], {"outputs": 2},
+    ),
+    "EmbedLayerNormalization plain": (
+        [i32([[1, 2, 0], [3, 1, 1]]), None, floats(5, 8), floats(4, 8, seed=1), None, floats(8, seed=3), floats(8, seed=4)], {"outputs": 2}
+    ),
+    "QEmbedLayerNormalization": (
+        [i32([[1, 2, 0], [3, 1, 1]]), i32([[0, 1, 0], [0, 0, 1]]), small(5, 8), small(4, 8, seed=1), small(2, 8, seed=2), small(8, seed=3),
+         small(8, seed=4), i32([[1, 1, 0], [1, 1, 1]]), f(0.02), f(0.03), f(0.01), f(0.02), f(0.02), u(120), u(130), u(100), u(90), u(110)],
+        {"outputs": 2},
+    ),
+    "MatMulNBits": ([floats(3, 40), small(6, 2, 16), np.abs(floats(12))], {"K": 40, "N": 6, "bits": 4, "block_size": 32}),
+    "MatMulNBits zeros": (
+        [floats(3, 40), small(6, 2, 16), np.abs(floats(12)), small(6, 1, seed=3)], {"K": 40, "N": 6, "bits": 4, "block_size": 32}
+    ),
+    "MatMulNBits bytes": ([floats(3, 40), small(6, 2, 32), np.abs(floats(12))], {"K": 40, "N": 6, "bits": 8, "block_size": 32}),
+    "MatMulNBits bias": (
+        [floats(3, 40), small(6, 2, 16), np.abs(floats(12)), None, None, floats(6)], {"K": 40, "N": 6, "bits": 4, "block_size": 32}
+    ),
+    "GatherBlockQuantized": (
+        [small(5, 16), np.array([[0, 4], [2, 1]]), np.abs(floats(5, 2))], {"bits": 4, "block_size": 16, "quantize_axis": 1, "first": 1}
+    ),
 }  # fmt: skip
 
 
@@ -91,17 +153,24 @@ def test_operators_of_onnx_runtime(name):
     inputs, attributes = CASES[name]
     model, at, x = model_of(name.split()[0], inputs, **attributes)
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    want = session.run(None, {at: x})[0]
+    wanted = session.run(None, {at: x})
     loaded = gl.onnx.load(model)
-    for run in (loaded, gl.compile(loaded)):
+    compiled = gl.compile(loaded)
+    for run in (loaded, compiled, compiled):
         with gl.no_grad():
-            got = run(gl.tensor(x)).numpy()
-        assert got.dtype == want.dtype and got.shape == want.shape
-        if got.dtype.kind in "iu":  # one step of the quantised numbers, where a sum lies in the middle of two
-            gap = np.abs(got.astype(int) - want.astype(int))
-            assert gap.max() <= 1 and (gap != 0).mean() < 0.05, gap.max()
-        else:
-            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+            found = run(gl.tensor(x))
+        found = found if isinstance(found, tuple) else (found,)
+        for got, want in zip(found, wanted, strict=True):
+            close(got.numpy(), want)
+
+
+def close(got, want):
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if got.dtype.kind in "iu":  # one step of the quantised numbers, where a sum lies in the middle of two
+        gap = np.abs(got.astype(int) - want.astype(int))
+        assert gap.max() <= 1 and (gap != 0).mean() < 0.05, gap.max()
+    else:
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
 
 def test_every_operator_of_onnx_runtimes_domain_is_compared():

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradlab.device import Device
 from gradlab.graph.staging.symbol import TraceError
+from gradlab.onnx.holders import NAMES, held
 from gradlab.onnx.hosts import HOST, OPEN, NotHere, settled
 from gradlab.onnx.importing import EXTRA, OPERATORS, Node, OnnxLoadError, Operator, on_host, texts
 from gradlab.onnx.packages import format_package
@@ -17,6 +18,8 @@ from gradlab.tensor.tensor import Tensor
 
 DOMAINS = ("", "ai.onnx")
 KNOWN = (*DOMAINS, EXTRA)
+HELD_TYPES = {"QuantizeLinear": (2, "output_dtype"), "CastLike": (1, "to"), "GatherBlockQuantized": (0, "stored")}
+"""Operators to which it matters which type an input has that is held in another: the input's number, and the attribute that says it."""
 LATER = (KeyError, AttributeError, AssertionError, ArithmeticError, MemoryError, RecursionError, StopIteration, OSError)
 
 
@@ -28,6 +31,7 @@ class Reading:
     functions: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     depth: int = 0
+    types: dict[str, int] = field(default_factory=dict)  # of tensors that are held in another type: ONNX's numbers of theirs
 
 
 class Body:
@@ -125,7 +129,7 @@ def array_of(proto: Any) -> Any:
         found = texts(found)
     if tuple(found.shape) != tuple(proto.dims):
         raise ValueError(f"the data of the tensor {proto.name!r} do not fit its shape {list(proto.dims)}")
-    return found
+    return held(found)
 
 
 def sparse_of(proto: Any) -> Any:
@@ -145,6 +149,8 @@ def body_of(graph: Any, reading: Reading, outer: Iterable[str] = ()) -> Body:
     """A graph's message. OnnxLoadError for one that reads what nobody makes."""
     constants = {i.name: array_of(i) for i in graph.initializer}
     constants.update((i.values.name, sparse_of(i)) for i in graph.sparse_initializer)
+    kinds = {v.name: v.type.tensor_type.elem_type for v in graph.input} | {i.name: i.data_type for i in graph.initializer}
+    reading.types.update((name, kind) for name, kind in kinds.items() if kind in NAMES)
     inputs, outputs = [v.name for v in graph.input], [v.name for v in graph.output]
     if len(set(inputs)) != len(inputs) or not all(inputs):
         raise OnnxLoadError(f"onnx.load: the graph's inputs are {inputs}")
@@ -163,8 +169,9 @@ def nodes_of(protos: Any, known: set[str], given: Mapping[str, Any], reading: Re
         if lost := [name for name in node.inputs if name and name not in known]:
             raise OnnxLoadError(f"onnx.load: {node.where} reads {', '.join(map(repr, lost))}, which no node before it makes")
         found += stored(node, known)
-        known.update(name for name in node.outputs if name)
-        found.append(node)
+        parts = node.operator.parts if node.operator is not None else None
+        found += [node] if parts is None else parts(node)
+        known.update(name for n in found[-2:] for name in n.outputs if name)
     return found
 
 
@@ -194,6 +201,10 @@ def node_of(proto: Any, known: set[str], given: Mapping[str, Any], reading: Read
             continue
         attributes[a.name] = attribute_of(onnx, a, reading, known)
     opset = reading.opsets.get(domain, reading.opsets.get("", 1))
+    reading.types.update((proto.output[0], a.t.data_type) for a in proto.attribute if a.name == "value" and a.t.data_type in NAMES)
+    at, attribute = HELD_TYPES.get(proto.op_type, (0, ""))
+    if attribute and len(proto.input) > at and proto.input[at] in reading.types:
+        attributes[attribute] = reading.types[proto.input[at]]
     node = Node(proto.op_type, proto.name, list(proto.input), list(proto.output), attributes, opset)
     function = reading.functions.get((domain, proto.op_type))
     name = proto.op_type if not domain else f"{domain}:{proto.op_type}"

@@ -47,6 +47,7 @@ class Operator:
     fixed: frozenset[int] = frozenset()  # inputs that are data, but nothing that is trained: scales, running statistics
     numbers: bool = False  # takes a Python number for an operand of one element
     arrays: Callable[[Any], dict[str, Any]] | None = None  # of a node: tensors among its attributes, which become inputs behind its own
+    parts: Callable[[Any], list[Any]] | None = None  # of a node: nodes that stand for it, so that what is constant is computed once
 
 
 OPERATORS: dict[str, Operator] = {}
@@ -54,12 +55,13 @@ OPERATORS: dict[str, Operator] = {}
 
 def imports(
     *names: str, host: Sequence[int] = (), first: int = 1, always_host: bool = False, fixed: Sequence[int] = (), numbers: bool = False,
-    arrays: Callable[[Any], dict[str, Any]] | None = None,
+    arrays: Callable[[Any], dict[str, Any]] | None = None, parts: Callable[[Any], list[Any]] | None = None,
 ) -> Callable[[Run], Run]:  # fmt: skip
     """Register how operators are run; those of another domain are called "domain:name"."""
 
     def register(run: Run) -> Run:
-        OPERATORS.update((name, Operator(run, frozenset(host), first, always_host, frozenset(fixed), numbers, arrays)) for name in names)
+        operator = Operator(run, frozenset(host), first, always_host, frozenset(fixed), numbers, arrays, parts)
+        OPERATORS.update((name, operator) for name in names)
         return run
 
     return register

@@ -16,6 +16,7 @@ from gradlab.dtype import ALL
 from gradlab.nn import Module, Parameter
 from gradlab.onnx.folding import Folder, bodies, without_dead
 from gradlab.onnx.graphs import DOMAINS, Body, Reading, body_of
+from gradlab.onnx.holders import held
 from gradlab.onnx.importing import Node, OnnxLoadError, Values, is_dynamic, is_text, texts
 from gradlab.onnx.operators import ready
 from gradlab.onnx.operators.recurrent import GATES, reordered, usual
@@ -148,7 +149,7 @@ class OnnxModel(Module):
         device = None if first is None else first.device
         for name, value in values.items():
             if isinstance(value, (np.ndarray, np.generic)):
-                values[name] = texts(value) if value.dtype.kind in "OSU" else tensors.tensor(value, device=device)
+                values[name] = texts(value) if value.dtype.kind in "OSU" else tensors.tensor(held(value), device=device)
             elif is_text(value):
                 values[name] = texts(value)
         found = self.body.run(values, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradlab.onnx.operators import (
+    blocks,
     classical,
     control,
     conv,
@@ -20,13 +21,14 @@ from gradlab.onnx.operators import (
     regions,
     shapes,
     tables,
+    transformers,
 )
 
 
 def ready() -> int:
     """All operators are registered; their families."""
     families = (
-        classical, control, conv, elementwise, extra, forests, fourier, images, indexing, losses, norms,
-        quantized, recurrent, reductions, regions, shapes, tables,
+        blocks, classical, control, conv, elementwise, extra, forests, fourier, images, indexing, losses, norms,
+        quantized, recurrent, reductions, regions, shapes, tables, transformers,
     )  # fmt: skip
     return len(families)

@@ -12,6 +12,7 @@ import numpy as np
 import gradlab as gl
 from gradlab.dtype import DType, bool_
 from gradlab.nn import functional as F
+from gradlab.onnx.holders import HOLDERS, NAMES, cast as cast_to
 from gradlab.onnx.importing import DATA_TYPES, Node, given, imports, number
 
 
@@ -174,7 +175,7 @@ def cast(node: Node, x: Any) -> Any:
     to = node.get("to")
     if isinstance(to, str):  # of opset 1
         to = next((k for k, name in DATA_TYPES.items() if name == _NAMES.get(to, to.lower())), 0)
-    return _cast(node, x, _dtype(node, to))
+    return cast_to(x, to, bool(node.get("saturate", 1))) if to in NAMES else x.to(_dtype(node, to))
 
 
 _NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
@@ -191,16 +192,14 @@ def bit_cast(node: Node, x: Any) -> Any:
 
 @imports("CastLike")
 def cast_like(node: Node, x: Any, like: Any) -> Any:
-    return _cast(node, x, like.dtype)
-
-
-def _cast(node: Node, x: Any, dtype: Any) -> Any:
-    return x.to(dtype)
+    to = node.get("to", 0)  # of a type that tensors do not have
+    return cast_to(x, to, bool(node.get("saturate", 1))) if to in NAMES else x.to(like.dtype)
 
 
 def _dtype(node: Node, number: int) -> Any:
     """gradlab's dtype of a number of `TensorProto.DataType`."""
-    dtype = getattr(gl, DATA_TYPES.get(number, ""), None)
+    name = NAMES.get(number, DATA_TYPES.get(number, ""))
+    dtype = getattr(gl, HOLDERS.get(name, name), None)
     if not isinstance(dtype, DType):
         raise node.refuse(f"there are no tensors of ONNX's data type {DATA_TYPES.get(number, number)}")
     return dtype

@@ -10,12 +10,13 @@ from typing import Any
 
 import gradlab as gl
 from gradlab.nn import functional as F
+from gradlab.onnx.holders import GRIDS, LIMITS, NAMES, WHOLE, on_grid
 from gradlab.onnx.hosts import Array, NotHere, hosted
-from gradlab.onnx.importing import EXTRA, Node, given, imports
+from gradlab.onnx.importing import DATA_TYPES, EXTRA, Node, given, imports
 from gradlab.onnx.operators import conv as convolutions, recurrent
 from gradlab.quiet import quietly
 
-_LIMITS = {gl.int8: (-128, 127), gl.uint8: (0, 255), gl.int16: (-32768, 32767), gl.int32: (-(2**31), 2**31 - 1)}
+KINDS = {gl.uint8: 2, gl.int8: 3, gl.int16: 5, gl.int32: 6}
 EXACT = 1 << 24  # whole numbers that float32 holds
 WIDEST = 1 << 16  # the largest product of two 8-bit numbers, at most
 
@@ -63,13 +64,16 @@ def dequantize(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
 @imports("QuantizeLinear", f"{EXTRA}:QuantizeLinear", fixed=(1, 2))
 def quantize(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
     """round(x / scale) + zero, within the limits of the type."""
-    dtype = zero.dtype if given(zero) else {3: gl.int8, 5: gl.int16}.get(node.get("output_dtype", 0), gl.uint8)
-    if dtype not in _LIMITS or node.get("output_dtype", 0) not in (0, 2, 3, 5):
-        raise node.refuse(f"results of {dtype} are not supported")
-    y = gl.round(x / _along(node, x, scale.to(x.dtype)))
+    kind = node.get("output_dtype", 0) or (KINDS.get(zero.dtype, 0) if given(zero) else 2)
+    if kind not in WHOLE and kind not in GRIDS:
+        raise node.refuse(f"results of {NAMES.get(kind, DATA_TYPES.get(kind, kind))} are not supported")
+    y = x / _along(node, x, scale.to(x.dtype))
+    if kind in GRIDS:
+        return on_grid(y, kind, bool(node.get("saturate", 1)))
+    y = gl.round(y)
     if given(zero):
         y = y + _along(node, x, zero.to(y.dtype))
-    return gl.clamp(y, *_LIMITS[dtype]).to(dtype)
+    return gl.clamp(y, *LIMITS[kind]).to(WHOLE[kind])
 
 
 @imports("DynamicQuantizeLinear")
@@ -101,7 +105,8 @@ def _centred(x: Any, zero: Any, dtype: Any, dim: int | None = None) -> Any:
     return y - (zero.reshape(()) if zero.dim() == 1 and zero.shape[0] == 1 else zero)
 
 
-def _product(a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
+def product(a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
+    """a @ b of whole numbers, without their zero points: exact, in a floating-point type."""
     dtype = _whole(a.shape[-1])
     return _centred(a, a_zero, dtype, -2 if a.dim() > 1 else None) @ _centred(b, b_zero, dtype, -1)
 
@@ -109,7 +114,7 @@ def _product(a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
 @imports("MatMulInteger", fixed=(2, 3))
 def matmul_integer(node: Node, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """Products of small integers, exact in int32."""
-    return _product(a, b, a_zero, b_zero).to(gl.int32)
+    return product(a, b, a_zero, b_zero).to(gl.int32)
 
 
 def _convolved(node: Node, x: Any, weight: Any, x_zero: Any, weight_zero: Any) -> Any:
@@ -146,7 +151,7 @@ def _stored(y: Any, zero: Any) -> Any:
     """Numbers in units of the scale, as the type of their zero point."""
     dtype = zero.dtype if given(zero) else gl.uint8
     y = gl.round(y) + (zero.to(y.dtype).reshape(()) if given(zero) else 0)
-    return gl.clamp(y, *_LIMITS[dtype]).to(dtype)
+    return gl.clamp(y, *LIMITS[KINDS[dtype]]).to(dtype)
 
 
 def _axis(node: Node, axis: int) -> Node:
@@ -209,7 +214,7 @@ def quantized_gemm(
 ) -> Any:
     """α·a·b + c with c in units of α and both scales; in float32 where there is no scale of the result."""
     a, b = (a.t() if node.get("transA", 0) else a), (b.t() if node.get("transB", 0) else b)
-    total = _product(a, b, a_zero, b_zero)
+    total = product(a, b, a_zero, b_zero)
     total = total + c.to(total.dtype) if given(c) else total
     y = total.to(gl.float32) * (a_scale * b_scale * node.get("alpha", 1.0))
     return quantize(node, y, y_scale, y_zero) if given(y_scale) else y
@@ -219,7 +224,7 @@ def quantized_gemm(
 def matmul_to_float(
     node: Node, a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any = None, b_zero: Any = None, bias: Any = None
 ) -> Any:
-    y = _product(a, b, a_zero, b_zero).to(gl.float32) * (a_scale * b_scale)
+    y = product(a, b, a_zero, b_zero).to(gl.float32) * (a_scale * b_scale)
     return y + bias if given(bias) else y
 
 
@@ -243,4 +248,4 @@ def dynamic_lstm(
 def _quantised_product(x: Any, weight: Any, scale: Any, zero: Any) -> Any:
     """x @ weight with x rounded to 8 bits by its range. weight: [inputs, gates]."""
     rounded, x_scale, x_zero = dynamic_quantize(Node("DynamicQuantizeLinear", "", [], [], {}, 1), x)
-    return _product(rounded, weight, x_zero, zero).to(gl.float32) * (x_scale * scale)
+    return product(rounded, weight, x_zero, zero).to(gl.float32) * (x_scale * scale)
