@@ -1,6 +1,8 @@
 """What a call of a compiled function costs beside the work itself, in µs: the best of many rounds.
 
-    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/compiled_call.py
+    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/compiled_call.py [--stub]
+
+--stub: on a GPU that does nothing at once (host_stub.py), so that what the host does for a launch is all there is.
 
 call     the whole of it
 guards   the test of everything that the trace read, and how many conditions that is
@@ -11,6 +13,8 @@ eager    the same function not compiled
 
 from __future__ import annotations
 
+import importlib
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,18 +34,19 @@ def best(run: Callable[..., Any], *args: Any, calls: int = CALLS) -> float:
         run(*args)
     rounds = []
     for _ in range(ROUNDS):
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(calls):
             run(*args)
-        rounds.append(time.perf_counter() - start)
+        rounds.append(time.thread_time() - start)
     return min(rounds) / calls * 1e6
 
 
 def functions() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     """What is called, with its arguments."""
-    x, y = map(gl.from_numpy, workloads.data("tiny"))
-    model = workloads.network("tiny", nn, nn.functional, gl.cat)
-    other = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+    device = "cuda" if "--stub" in sys.argv else "cpu"
+    x, y = (gl.from_numpy(a).to(device) for a in workloads.data("tiny"))
+    model = workloads.network("tiny", nn, nn.functional, gl.cat).to(device)
+    other = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1)).to(device)
     adam = optim.Adam(other.parameters())
 
     def step(x: Any, y: Any) -> Any:
@@ -61,6 +66,8 @@ def functions() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
 
 
 def main() -> None:
+    if "--stub" in sys.argv:
+        importlib.import_module("host_stub").install()
     print(f"{'':32}{'call':>8}{'guards':>8}{'of':>5}{'run':>8}{'code':>8}{'eager':>9}")
     for name, (function, args) in functions().items():
         eager = best(function, *args, calls=100)

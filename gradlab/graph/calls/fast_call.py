@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _GRADIENT = "_grad"
 _ROWS = 4  # of the table, for each gradient
+_MOST_REFUSED = 16  # times that a call on the caller's memory is tried in vain: trying costs more than it gives where arrays never lie so
 
 
 class Quick:
@@ -83,15 +84,68 @@ class Quick:
         table = self.table
         if table is None:
             return
-        alone = _alone()
         for i, gradient in enumerate(self.gradients):
             tensor, array = id(gradient.tensor), id(gradient.array)
             if self.held[i] != (tensor, array):
                 self.held[i] = tensor, array
+                alone = self._counts(tensor, array)
                 table.set(_ROWS * i, ATTRIBUTE, id(gradient.leaf), id(_GRADIENT), tensor)
                 table.set(_ROWS * i + 1, WORD, tensor, words()["_array"], array)
                 table.set(_ROWS * i + 2, WORD, tensor, 0, alone[0])
                 table.set(_ROWS * i + 3, WORD, array, 0, alone[1])
+
+    def _counts(self, tensor: int, array: int) -> tuple[int, int]:
+        """What the first words of a gradient's tensor and array are while nobody else holds them."""
+        return _alone()
+
+
+class QuickLaunch(Quick):
+    """The same for a program of one launch on a GPU, which runs on the caller's memory. Nobody's code runs between a call of the runner and
+    `_arm`: whoever holds a gradient then is one of us."""
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__(runner)
+        self.armed = False
+        self.launch: Any = None
+        self.refused = 0  # how often it was not to be, for what the caller gave
+        memory: Any = runner.memory
+        self.makers = [memory.driver.maker(shape, dtype) for shape, dtype in self.outs]
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As `Runner.run`."""
+        runner = self.runner
+        if self.armed and self.test(self.at):
+            arrays = []
+            for t in args:
+                if t._meta is not None:
+                    refresh(t)
+                arrays.append(t._array)
+            for read, group, buffer, last in runner.hyper:
+                found = read(group)
+                if found != last[0]:
+                    buffer[:] = found
+                    last[0] = found
+            if runner.send is not None:
+                runner.send()
+            outs = [make() for make in self.makers]
+            if self.launch(arrays, outs):
+                if runner.versions:
+                    for version, place in runner.lines:
+                        version.place = place
+                    note(runner.versions)
+                return self.build([wrap(out) for out in outs])
+            self.refused += 1
+        self.armed = False  # until it has gone well
+        result = runner.run(args, kwargs)
+        if self.refused < _MOST_REFUSED:
+            self.launch = self.executable.again([g.array for g in self.gradients])
+            if self.launch is not None:
+                self.held = [(None, None)] * len(self.gradients)  # they may be counted otherwise by now
+                self._arm()
+        return result
+
+    def _counts(self, tensor: int, array: int) -> tuple[int, int]:
+        return ctypes.c_uint64.from_address(tensor).value, ctypes.c_uint64.from_address(array).value
 
 
 def builder(structure: Any, places: list[int]) -> Callable[[list[Any]], Any]:
@@ -110,13 +164,22 @@ def builder(structure: Any, places: list[int]) -> Callable[[list[Any]], Any]:
 def possible(runner: Runner) -> bool:
     """Whether the short way does all that this program asks for."""
     executable = runner.executable
+    return type(executable) is NativeExecutable and executable.short and not runner.send and _plain(runner)
+
+
+def launches_alone(runner: Runner) -> bool:
+    """Whether the short way of one launch may do all that this program asks for; whether it is one launch shows when it has run."""
+    return runner.memory.device.type == "cuda" and runner.outside is None and not runner.random and _plain(runner)
+
+
+def _plain(runner: Runner) -> bool:
     staged = runner.staged
-    if not (staged.plain and type(executable) is NativeExecutable and executable.short and can_watch()):
+    if not (staged.plain and can_watch()):
         return False
     if not all(r.kind == VALUE and r.chain is None and not r.leaf for r in staged.outputs):
         return False
     arguments = runner.of_argument or runner.cleared_arguments or runner.written_arguments
-    if runner.leaves_read or runner.cleared or arguments or staged.written or runner.send is not None:
+    if runner.leaves_read or runner.cleared or arguments or staged.written:
         return False
     return not runner.gradients or (_alone() != (0, 0) and not any(g.fresh for g in runner.gradients))
 
@@ -141,4 +204,4 @@ Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 def quickest(runner: Runner) -> Run:
     """How to run a program."""
-    return Quick(runner).run if possible(runner) else runner.run
+    return Quick(runner).run if possible(runner) else QuickLaunch(runner).run if launches_alone(runner) else runner.run

@@ -53,7 +53,7 @@ def forward_tile(dtype: np.dtype[Any], size: int, tensor: bool, ring: bool = Fal
     if not tensor:
         return ForwardTile(1, 32 if row <= 384 else 16, 1)
     if ring and dtype in HALF:
-        return ForwardTile(2, 64 if size <= 96 else 32, 2) if wide else ForwardTile(1, 64, 2)
+        return ForwardTile(2, 32, 3) if wide else ForwardTile(1, 64, 2)
     return ForwardTile(1, 64 if row <= 256 else 32, 1)
 
 

@@ -28,7 +28,7 @@ from gradlab.graph.executables.cuda import epilogues, loops, mega
 from gradlab.graph.executables.cuda.arrays import Arrays, parts_to_copy
 from gradlab.graph.executables.cuda.ordering import group_of, states_last, updates_last
 from gradlab.graph.executables.cuda.schedule import MAIN, SIDE, Schedule, line_up, spread
-from gradlab.graph.executables.cuda.single_launch import Run, single_launch
+from gradlab.graph.executables.cuda.single_launch import Single, repeated, single_launch
 from gradlab.graph.executables.native.fusion import Unit
 from gradlab.graph.executables.native.index_checks import may_fail
 from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
@@ -68,7 +68,7 @@ class CudaExecutable:
     report   what runs where, for people
     """
 
-    kept = 0
+    kept, again = 0, repeated
 
     def __init__(self, line: Line) -> None:
         backend: Any = dispatch.backend_for(line.device)
@@ -88,7 +88,7 @@ class CudaExecutable:
         self.report: list[Step] = []
         self.sources: dict[str, str] = {}
         self._graph: Any = None
-        self._single: Run | None = None  # what launches a program of one task on the caller's memory
+        self._single: Single | None = None  # what launches a program of one task on the caller's memory
         self._settings: Any = None
         self._on_device(self._prepare)
 
@@ -265,7 +265,7 @@ class CudaExecutable:
         driver, work = self.driver, self.work
         if self._bind(outs) or self._settings != self._now():
             self._build()
-        if self._graph is not None and self._single is not None and each is None and self._single(arrays, outs):
+        if self._graph is not None and self._single is not None and each is None and self._single.run(arrays, outs):
             return work.faults.check()
         for own, array in zip(self._inputs, arrays):
             if type(array) is np.ndarray:
