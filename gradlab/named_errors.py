@@ -3,6 +3,8 @@
 Most wrong arguments are found where they matter: a rule compares shapes, a helper looks at a dimension, Python or NumPy refuses. What is
 raised there is caught on its way out by the public function (`named`, or a `try` of its own, which costs nothing in Python), and there
 `explain` puts the function's name in front, or, where it was Python or NumPy that refused, says which argument cannot be used.
+Flags that a call gives (parameters whose annotation or default is a bool) are looked at first: what is no truth value is refused, by name,
+where PyTorch refuses it. Functions with a `try` of their own compare theirs with False and come to `flag` for the rest.
 Errors of code of users', which runs inside `vmap` or a hook, go through as they are; so do those whose text says whose they are.
 """
 
@@ -63,8 +65,70 @@ class _OfPython(dict[str, bool]):
 _of_python = _OfPython()
 
 
+# PyTorch asks these for their truth: 1, None and a list will do.
+_ANY_TRUTH = frozenset({
+    "inplace", "return_indices", "size_average", "reduce", "get_infos", "include_last_offset", "hard", "recompute_scale_factor",
+    "antialias", "add_zero_attn", "need_weights", "use_separate_proj_weight", "average_attn_weights", "create_graph", "retain_graph",
+    "ambiguity_check",
+})  # fmt: skip
+_ANY_TRUTH_OF = {
+    "triplet_margin_with_distance_loss": {"swap"}, "multi_head_attention_forward": {"training", "is_causal"}, "from_dlpack": {"copy"},
+    "gaussian_nll_loss": {"full"}, "stft": {"center"}, "pca_lowrank": {"center"},
+}  # fmt: skip
+_OR_NONE = frozenset({"requires_grad", "pin_memory"})  # for PyTorch's None, which is False
+_HINTS = {
+    **dict.fromkeys(("keepdim", "keepdims", "unbiased"), "; several dimensions are a tuple: dim=(0, 1)"),
+    **dict.fromkeys(("sorted", "return_inverse", "return_counts"), "; a dimension is given by name: dim=0"),
+}
+
+
+def flags_of(function: Any) -> dict[str, tuple[int, bool]]:
+    """The flags among a public function's parameters: the place of each (a large number where it has none), and whether it may be None."""
+    if function.__name__.startswith("_"):
+        return {}
+    function = inspect.unwrap(function)
+    code, annotations = function.__code__, function.__annotations__
+    backwards = zip(code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1])
+    defaults = {**dict(backwards), **(function.__kwdefaults__ or {})}
+    without = _ANY_TRUTH | _ANY_TRUTH_OF.get(function.__name__, set())
+    found: dict[str, tuple[int, bool]] = {}
+    for i, what in enumerate(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        said = annotations.get(what, "")
+        if what not in without and (said in ("bool", "bool | None") or (said == "Any" and type(defaults.get(what)) is bool)):
+            found[what] = i if i < code.co_argcount else 1 << 30, "None" in said or what in _OR_NONE
+    return found
+
+
+def flag(name: str, what: str, value: Any) -> bool:
+    """A flag that a function was given, as a bool. TypeError for what is none."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    hint = _HINTS.get(what, "") if isinstance(value, int) else ""
+    text = repr(value)
+    raise TypeError(f"{name}: {what} is True or False, not {type(value).__name__}: {text if len(text) < 80 else text[:76] + '…'}{hint}")
+
+
+def checked(
+    name: str, flags: dict[str, tuple[int, bool]], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, the flags among them as bools. TypeError for a flag that is none."""
+    for what, (place, or_none) in flags.items():
+        if place < len(args):
+            value = args[place]
+            if value is not True and value is not False and not (or_none and value is None):
+                args = (*args[:place], flag(name, what, value), *args[place + 1 :])
+        elif what in kwargs:
+            value = kwargs[what]
+            if value is not True and value is not False and not (or_none and value is None):
+                kwargs = {**kwargs, what: flag(name, what, value)}
+    return args, kwargs
+
+
 def named(function: F, name: str | None = None) -> F:
-    """The function, whose errors name it. name: instead of its own."""
+    """The function, whose errors name it and whose flags are truth values. name: instead of its own."""
+    flags = flags_of(function)
+    places = sorted(place for place, _ in flags.values())
+    first = places[0] if places else 0
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -73,8 +137,28 @@ def named(function: F, name: str | None = None) -> F:
         except Exception as error:
             explain(error, name or function.__name__, function, args, kwargs)
 
-    call.names_itself = True  # type: ignore[attr-defined]
-    return call  # type: ignore[return-value]
+    @functools.wraps(function)
+    def with_flags(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if kwargs:
+                for what, value in kwargs.items():
+                    if value is not True and value is not False and what in flags:
+                        args, kwargs = checked(name or function.__name__, flags, args, kwargs)
+                        break
+            if len(args) > first:
+                for place in places:
+                    if place >= len(args):
+                        break
+                    if (value := args[place]) is not True and value is not False:
+                        args, kwargs = checked(name or function.__name__, flags, args, kwargs)
+                        break
+            return function(*args, **kwargs)
+        except Exception as error:
+            explain(error, name or function.__name__, function, args, kwargs)
+
+    made: Any = with_flags if flags else call
+    made.names_itself = True
+    return made
 
 
 def _can_be_named(value: Any) -> bool:

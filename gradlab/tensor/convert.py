@@ -14,7 +14,7 @@ from gradlab.autograd.record import apply, bind, created, finish, refresh, wrap
 from gradlab.batched import Batched
 from gradlab.device import TYPES, Device
 from gradlab.dtype import BOOL, COMPLEX, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
-from gradlab.named_errors import explain
+from gradlab.named_errors import explain, flag
 from gradlab.op import Op
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
 from gradlab.tensor.common_arguments import only_tensors, plain, sized
@@ -54,6 +54,10 @@ class ConvertMethods(Differentiable):
         tensor([1])
         """
         try:
+            if copy is not False and copy is not True:
+                copy = flag("to", "copy", copy)
+            if non_blocking is not False:
+                flag("to", "non_blocking", non_blocking)
             for argument in args if other is None else (*args, other):
                 if isinstance(argument, Differentiable):
                     dtype, device = argument._array.dtype, argument.device  # type: ignore[attr-defined]
@@ -289,7 +293,9 @@ class ConvertMethods(Differentiable):
             made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
             if type(self._array) is Batched:  # so that each sample may write into its own
                 made = wrap(self._array.lifted(made))
-            return made.requires_grad_() if requires_grad else made
+            if requires_grad is False or requires_grad is None:
+                return made
+            return made.requires_grad_(flag("new_full", "requires_grad", requires_grad))
         except Exception as error:
             explain(error, "new_full", type(self).new_full, (self, size, fill_value), {"dtype": dtype, "device": device, **options})
 

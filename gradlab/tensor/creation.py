@@ -15,12 +15,12 @@ from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
 from gradlab.dlpack import Carrier, is_capsule, place_of
 from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype, number_dtype
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import explain, flag, named_functions
 from gradlab.ops.memory import Foreign
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.common_arguments import made, plain, sized
 from gradlab.tensor.convert import moved
-from gradlab.tensor.from_data import filled, on_gpu, plain_like, plain_range, shared, values_in
+from gradlab.tensor.from_data import filled, on_gpu, plain_like, plain_range, shared, taken, values_in
 from gradlab.tensor.memory_formats import checked, laid, laid_as
 from gradlab.tensor.shape import sizes
 
@@ -60,6 +60,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
             [3, 4]])
     """
     try:
+        if requires_grad is not False and requires_grad is not None:
+            requires_grad = flag("tensor", "requires_grad", requires_grad)
         if options:
             plain("tensor", options)
         if isinstance(data, Differentiable):
@@ -115,7 +117,9 @@ def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requir
         if shape and min(shape) < 0:
             raise RuntimeError(f"a size cannot be negative: {shape}")
         found = filled(shape, value, as_numpy(get_default_dtype() if dtype is None else dtype), place)
-        return found.requires_grad_() if requires_grad else found
+        if requires_grad is not False and requires_grad is not None:
+            found.requires_grad_(requires_grad is True or flag(sys._getframe(1).f_code.co_name, "requires_grad", requires_grad))
+        return found
     except Exception as error:
         explain(error, sys._getframe(1).f_code.co_name, _filled, (size, value, dtype, device), depth=1)
 
@@ -321,7 +325,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
             backend: Any = dispatch.backend_for(home)  # CuPy makes the array's device the current one while it looks
             found = created(backend.driver.from_dlpack(ext_tensor))
         else:
-            array = _taken(ext_tensor, carrier, copy or None)
+            array = taken(ext_tensor, carrier, copy or None)
             found = created(from_numpy(array)._array)
             copy = None if copy else copy
             device = "cpu" if device is None else device
@@ -329,16 +333,6 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if copy is False and place.type != found.device.type:
         raise BufferError(f"from_dlpack: from {found.device} to {place} the numbers go only as a copy, and copy=False")
     return found.to(device=place, copy=bool(copy))
-
-
-def _taken(source: Any, carrier: Carrier, copy: bool | None) -> Any:
-    """By NumPy itself; what it does not know, bfloat16, capsules and older producers, by the carrier, which takes five times as long."""
-    if not is_capsule(source):
-        try:
-            return np.from_dlpack(source, copy=copy)
-        except (BufferError, RuntimeError, TypeError):
-            pass
-    return carrier.taken(np.from_dlpack(carrier, copy=copy))
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:

@@ -12,7 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import INEXACT, INT64, wide
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, normalize_dim
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.in_place_methods import update
@@ -81,7 +81,7 @@ def gather(
             dim = required("gather", dim, axis)
         if out is not None:
             return into("gather", out, gather(input, dim, index, sparse_grad=sparse_grad), (input, index))
-        if sparse_grad:
+        if sparse_grad is not False and flag("gather", "sparse_grad", sparse_grad):
             raise NotImplementedError("gather: gradlab has no sparse tensors; leave sparse_grad out")
         if isinstance(index, Differentiable) and 0 in index._array.shape:  # of no places neither type nor dimensions matter
             index = index.to(INT64)  # type: ignore[attr-defined]

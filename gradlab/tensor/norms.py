@@ -13,7 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, finfo, needs_floating
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.common_arguments import either, into, required
@@ -129,7 +129,7 @@ def norm(
     """
     try:
         dim = dim if axis is None else either("norm", dim, None, axis)
-        keepdim = keepdim if keepdims is None else keepdims
+        keepdim = flag("norm", "keepdim", keepdim if keepdims is None else keepdims)
         x = input if dtype is None else input.to(dtype)
         floating("norm", x, True)
         if p == "nuc":

@@ -48,8 +48,6 @@ def aminmax(
 
 
 def _middle(input: Tensor, dim: int | None, keepdim: bool, pass_nan: bool) -> Any:
-    if keepdim is not False and keepdim is not True:
-        raise TypeError(f"median: keepdim is True or False, not {keepdim!r}")
     if dim is None:
         return _median_of_all(input, pass_nan=pass_nan)
     return _median(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=bool(keepdim), pass_nan=pass_nan)

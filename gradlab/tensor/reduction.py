@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, needs_floating
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.comparison import tensors_only
@@ -59,6 +59,8 @@ def sum(
     try:
         dim = dim if axis is None else either("sum", dim, None, axis)
         keepdim = keepdim if keepdims is None else keepdims
+        if keepdim is not False and keepdim is not True:
+            keepdim = flag("sum", "keepdim", keepdim)
         dims = _dims("sum", input, dim)
         if dtype is not None:
             input = input.to(dtype)
@@ -83,6 +85,8 @@ def mean(
     try:
         dim = dim if axis is None else either("mean", dim, None, axis)
         keepdim = keepdim if keepdims is None else keepdims
+        if keepdim is not False and keepdim is not True:
+            keepdim = flag("mean", "keepdim", keepdim)
         if dtype is not None:
             input = input.to(dtype)
         if input._array.dtype not in INEXACT:
@@ -104,6 +108,8 @@ def amax(
     try:
         dim = dim if axis is None else either("amax", dim, (), axis)
         keepdim = keepdim if keepdims is None else keepdims
+        if keepdim is not False and keepdim is not True:
+            keepdim = flag("amax", "keepdim", keepdim)
         result = _amax(input, dim=_dims("amax", input, dim), keepdim=keepdim)
         return result if out is None else into("amax", out, result)
     except Exception as error:
@@ -137,6 +143,8 @@ def max(
         dim = dim if axis is None else either("max", dim, None, axis)
         dim = dim if other is None else other
         keepdim = keepdim if keepdims is None else keepdims
+        if keepdim is not False and keepdim is not True:
+            keepdim = flag("max", "keepdim", keepdim)
         if out is not None:
             return into("max" if isinstance(dim, int) else "max.into", out, max(input, dim, keepdim))
         tensors_only("max", input)
@@ -162,6 +170,8 @@ def min(
         dim = dim if axis is None else either("min", dim, None, axis)
         dim = dim if other is None else other
         keepdim = keepdim if keepdims is None else keepdims
+        if keepdim is not False and keepdim is not True:
+            keepdim = flag("min", "keepdim", keepdim)
         if out is not None:
             return into("min" if isinstance(dim, int) else "min.into", out, min(input, dim, keepdim))
         tensors_only("min", input)
@@ -185,6 +195,8 @@ def argmax(
     try:
         dim = dim if axis is None else either("argmax", dim, None, axis)
         keepdim = keepdim if keepdims is None else keepdims
+        if keepdim is not False and keepdim is not True:
+            keepdim = flag("argmax", "keepdim", keepdim)
         return _position(_argmax, input, dim, keepdim) if out is None else into("argmax", out, _position(_argmax, input, dim, keepdim))
     except Exception as error:
         explain(error, "argmax", argmax, (input, dim, keepdim), {"axis": axis, "keepdims": keepdims, "out": out})
@@ -201,6 +213,8 @@ def argmin(
     try:
         dim = dim if axis is None else either("argmin", dim, None, axis)
         keepdim = keepdim if keepdims is None else keepdims
+        if keepdim is not False and keepdim is not True:
+            keepdim = flag("argmin", "keepdim", keepdim)
         return _position(_argmin, input, dim, keepdim) if out is None else into("argmin", out, _position(_argmin, input, dim, keepdim))
     except Exception as error:
         explain(error, "argmin", argmin, (input, dim, keepdim), {"axis": axis, "keepdims": keepdims, "out": out})
@@ -240,6 +254,8 @@ def any(
     try:
         dim = dim if axis is None else either("any", dim, None, axis)
         keepdim = keepdim if keepdims is None else keepdims
+        if keepdim is not False and keepdim is not True:
+            keepdim = flag("any", "keepdim", keepdim)
         input = input if isinstance(input, Differentiable) else tensor(input)
         result = input.ne(0) if none(dim) else _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
         return result if out is None else into("any", out, result)
@@ -262,8 +278,6 @@ def var(
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None:
-        if unbiased is not False and unbiased is not True:
-            raise TypeError(f"var: unbiased is True or False, not {unbiased!r}; several dimensions are a tuple: dim=(0, 1)")
         correction = 1 if unbiased else 0
     if correction is None:
         correction = 1
@@ -294,8 +308,6 @@ def logsumexp(
     """
     dim = dim if dim is not None and axis is None else required("logsumexp", dim, axis)
     keepdim = keepdim if keepdims is None else keepdims
-    if keepdim is not False and keepdim is not True:
-        raise TypeError(f"logsumexp: keepdim is True or False, not {keepdim!r}; several dimensions are a tuple: dim=(0, 1)")
     if out is not None:
         return into("logsumexp", out, logsumexp(input, dim, keepdim))
     dims = _dims("logsumexp", input, dim)

@@ -14,7 +14,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims
 from gradlab.tensor.bits import view_as_dtype
 from gradlab.tensor.common_arguments import either, into, only_tensors, required
@@ -22,9 +22,7 @@ from gradlab.tensor.common_arguments import either, into, only_tensors, required
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = [
-    "cat", "flatten", "flip", "permute", "reshape", "squeeze", "stack", "t", "transpose", "unflatten", "unsqueeze",
-]  # fmt: skip
+__all__ = ["cat", "flatten", "flip", "permute", "reshape", "squeeze", "stack", "t", "transpose", "unflatten", "unsqueeze"]
 
 _rows = ops.movement
 _view, _permute, _transpose, _t, _expand = map(bind, (_rows.view, _rows.permute, _rows.transpose, _rows.t, _rows.expand))
@@ -33,10 +31,9 @@ _squeeze, _unsqueeze, _cat, _flip, _clone = map(bind, (_rows.squeeze, _rows.unsq
 
 def _size(value: Any, values: Any) -> int:
     try:
-        size: int = value.__index__()  # int() would fix a size that is not known while a graph is made
+        return value.__index__()  # int() would fix a size that is not known while a graph is made
     except AttributeError:
         raise TypeError(f"sizes are integers, not {type(value).__name__}: {values!r}") from None
-    return size
 
 
 def sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
@@ -227,6 +224,8 @@ def expand(input: Tensor, *shape: Any, size: Any = None, implicit: bool = False)
             [1, 2]])
     """
     try:
+        if implicit is not False:
+            flag("expand", "implicit", implicit)
         return _expand(input, shape=_widened(sizes(shape if size is None else (size,)), input._array.shape))
     except Exception as error:
         explain(error, "expand", expand, (input, *shape), {"size": size, "implicit": implicit})

@@ -14,7 +14,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, HALF, INEXACT, real_of
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import ShapeError, whole
 from gradlab.tensor.creation import arange
 
@@ -89,6 +89,10 @@ def stft(
     (3, 9)
     """
     try:
+        normalized = flag("stft", "normalized", normalized)
+        for what, value in (("onesided", onesided), ("return_complex", return_complex), ("align_to_window", align_to_window)):
+            if value is not None:
+                flag("stft", what, value)
         if not isinstance(input, Differentiable) or input._array.dtype not in INEXACT:
             kind = getattr(input, "dtype", type(input).__name__)
             raise RuntimeError(f"stft: a signal is a tensor of floating point or complex numbers, not {kind}")

@@ -33,8 +33,6 @@ Dims = Any  # None, int or tuple of int
 
 
 def _correction(unbiased: bool | None, correction: float | None) -> float:
-    if unbiased is not None and unbiased is not False and unbiased is not True:
-        raise TypeError(f"std, var: unbiased is True or False, not {unbiased!r}; several dimensions are a tuple: dim=(0, 1)")
     if unbiased is not None:
         return 1 if unbiased else 0
     return 1 if correction is None else correction

@@ -63,6 +63,8 @@ class Tensor(Families):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if not isinstance(value, (bool, np.bool_)):
+            raise RuntimeError(f"requires_grad: True or False, not {value!r}")
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -71,8 +73,6 @@ class Tensor(Families):
         >>> gl.ones(1).requires_grad_()
         tensor([1.], requires_grad=True)
         """
-        if not isinstance(requires_grad, (bool, np.bool_)):
-            raise RuntimeError(f"requires_grad_: True or False, not {requires_grad!r}")
         record.refresh(self)
         if not requires_grad:
             if self._edge is not None and self._edge is not LEAF:

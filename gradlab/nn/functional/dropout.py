@@ -10,7 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dispatch import backend_of
 from gradlab.dtype import FLOATING, needs_floating
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import explain, flag, named_functions
 from gradlab.tensor.generator import draw
 from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.rounding import rounds_once
@@ -70,6 +70,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     (3,)
     """
     try:
+        if training is not True and training is not False:
+            training = flag("dropout", "training", training)
         return _run("dropout", input, p, training, inplace, _masked)
     except Exception as error:
         explain(error, "dropout", dropout, (input, p, training, inplace))

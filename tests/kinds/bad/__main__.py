@@ -113,6 +113,7 @@ def main() -> None:
     parser.add_argument("families", nargs="*", default=list(FAMILIES))
     parser.add_argument("--only", default="")
     parser.add_argument("--of", type=int, default=1, help="try one change of so many")
+    parser.add_argument("--part", type=int, default=0, help="which of them: 0 to OF - 1")
     parser.add_argument("--json", default="")
     parser.add_argument("--child", nargs=6)
     options = parser.parse_args()
@@ -122,7 +123,7 @@ def main() -> None:
         return
     whole: list[list[str]] = []
     for family in options.families:
-        total, faults = parent(family, options.only, 0, options.of)
+        total, faults = parent(family, options.only, options.part, options.of)
         whole += faults
         print(f"{family}: {sum(total.values())} calls, " + ", ".join(f"{k} {n}" for k, n in total.most_common()), flush=True)
     if options.json:
