@@ -87,9 +87,10 @@ class FakeCupy:
 
     def __init__(self, version: int = 13000, built: int = 13000, devices: int | Exception = 2, limit: int = 1 << 20) -> None:
         self.log: list[Any] = []
+        self.sources: list[str] = []  # that were given to RawModule
         self.limit, self.cached = limit, 0
         self._device, self._allocator = 0, None
-        self._finished = True
+        self._status = 0  # of what was submitted: 0 done, 600 not yet, else an error
         self.strict, self.contexts = False, set()  # whether a launch needs a context; threads with devices that have one
         self.refusing = False  # whether the driver takes no cubin
         self._captured: list[Any] | None = None
@@ -99,7 +100,11 @@ class FakeCupy:
 
     def finish(self, done: bool = True) -> None:
         """Whether events and streams are done from now on."""
-        self._finished = done
+        self._status = 0 if done else 600
+
+    def fail(self, status: int) -> None:
+        """From now on queries say so, as after a kernel's fault."""
+        self._status = status
 
     def note(self, *call: Any) -> None:
         self.log.append(call)
@@ -113,6 +118,7 @@ class FakeCupy:
 
     def RawModule(self, *, code: str, options: tuple[str, ...], name_expressions: list[str]) -> Any:
         self.note("RawModule", options, tuple(name_expressions))
+        self.sources.append(code)
         def function(name: str) -> Any:
             if "nonsense" in code:
                 raise CompileException('k.cu(3): error: identifier "nonsense" is undefined', code, "k.cu", options)
@@ -186,6 +192,7 @@ class FakeCupy:
             memGetInfo=info,
             getDeviceProperties=lambda index: {"name": b"a GPU", "major": 9, "minor": 0},
             deviceSynchronize=lambda: outer.note("deviceSynchronize"),
+            eventQuery=lambda event: outer._status, streamQuery=lambda stream: outer._status,  # they return the status, whatever it is
         )  # fmt: skip
         driver = SimpleNamespace(
             CUDADriverError=CUDADriverError, launchKernel=launch,
@@ -208,14 +215,14 @@ class FakeCupy:
 
         class Event:
             def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
-                self.timing, self.device = not disable_timing, outer._device
+                self.timing, self.device, self.ptr = not disable_timing, outer._device, id(self)
 
             def record(self, stream: Any = None) -> None:
                 outer.note("record", stream.ptr)
 
             @property
             def done(self) -> bool:
-                return outer._finished
+                return outer._status == 0
 
             def synchronize(self) -> None:
                 outer.note("event.synchronize")
@@ -242,7 +249,7 @@ class FakeCupy:
 
             @property
             def done(self) -> bool:
-                return outer._finished
+                return outer._status == 0
 
             def synchronize(self) -> None:
                 outer.note("synchronize", self.ptr)
@@ -255,6 +262,8 @@ class FakeCupy:
                 outer.note("begin_capture", mode)
 
             def is_capturing(self) -> bool:
+                if outer._captured is not None and "spoiled" in outer._captured:
+                    raise RuntimeError("the stream was capturing, but an error has invalidated the capture sequence")
                 return outer._captured is not None
 
             def end_capture(self) -> Any:

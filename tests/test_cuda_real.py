@@ -266,6 +266,13 @@ def test_a_launch_that_is_refused_for_another_reason(cupy, driver):
             launch(0)
 
 
+def test_the_compiler_is_told_what_a_source_is_called(cupy, driver):
+    """CuPy names it after its own temporary file."""
+    for label in ("mine.cu", 'a "b"\n'):
+        driver.compile("__global__ void k();", ["k"], label)
+    assert cupy.sources == ['#line 1 "mine.cu"\n__global__ void k();', "__global__ void k();"]
+
+
 def test_what_the_compiler_refuses(driver):
     said = r"mine\.cu does not compile:\nk\.cu\(3\): error: identifier \"nonsense\" is undefined"
     with pytest.raises(CompileError, match=said) as caught:
@@ -313,6 +320,21 @@ def test_events(cupy, driver):
     assert driver.event_done(event)
     assert driver.stream_done(stream)
     assert driver.elapsed(event, event) == 1.5
+
+
+def test_what_failed_is_not_still_to_come(cupy, driver):
+    """CuPy's `done` is False after an error, too: a loop that waits for it would not end."""
+    event, stream = driver.new_event(False), driver.new_stream(0)
+    driver.record_event(event, stream)
+    for done in (True, False):
+        cupy.finish(done)
+        assert driver.event_done(event) is driver.stream_done(stream) is done
+    cupy.fail(719)
+    assert not event.done
+    for ask in (lambda: driver.event_done(event), lambda: driver.stream_done(stream)):
+        with pytest.raises(CUDARuntimeError) as caught:
+            ask()
+        assert caught.value.status == 719
 
 
 # ---------------------------------------------------------------- devices

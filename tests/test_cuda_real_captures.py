@@ -33,6 +33,19 @@ def calls(cupy, *names):
     return [call for call in cupy.log if call[0] in names]
 
 
+def test_a_spoiled_capture_goes_on_until_its_end(cupy, driver):
+    """CuPy raises when it is asked then; who asks in a `finally` would lose the error that spoiled it."""
+    stream = driver.new_stream(0)
+    driver.use_stream(stream)
+    driver.begin_capture(stream, driver.new_arena())
+    cupy._captured.append("spoiled")
+    assert driver.capturing()
+    assert driver.capture() is not None
+    with pytest.raises(RuntimeError, match=r"the capture has failed: cudaErrorStreamCaptureInvalidated"):
+        driver.end_capture(stream)
+    assert not driver.capturing()
+
+
 def test_a_capture(cupy, driver):
     stream, arena = driver.new_stream(0), driver.new_arena()
     driver.use_stream(stream)

@@ -111,10 +111,17 @@ class Captures:
 
     def capture(self) -> RealCapture | None:
         found = self._captures.get(threading.get_ident()) if self._captures else None
-        return found if found is not None and self._stream_of_thread().is_capturing() else None
+        return found if found is not None and self.capturing() else None
 
     def capturing(self) -> bool:
-        return bool(self._captures) and bool(self._stream_of_thread().is_capturing())
+        if not self._captures:
+            return False
+        try:
+            return bool(self._stream_of_thread().is_capturing())
+        except self._error:
+            raise
+        except RuntimeError:  # CuPy's own: an error has spoiled the capture, which goes on until it is ended, and `end_capture` says so
+            return True
 
     def _not_in_capture(self, what: str) -> None:
         if self._captures and threading.get_ident() in self._captures:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,6 +24,8 @@ from gradlab.backends.cuda.record_stream import Lingering
 from gradlab.spec import count as elements
 
 OPTIONS = CUPY_OPTIONS[:1]
+NOT_READY = 600  # cudaErrorNotReady
+_PLAIN = re.compile(r'[^"\\\n]+')
 _log = logging.getLogger("gradlab.cuda")
 _OF_STREAMS = (  # what asks a stream, an event or a graph itself
     "elapsed", "event_done", "launch_graph", "record_event", "stream_done", "synchronize_event", "synchronize_stream", "use_stream",
@@ -263,7 +266,8 @@ class RealDriver(Captures):
         if ready is not None:
             return ready
         refused = self._cuda.compiler.CompileException
-        module = self.library.RawModule(code=source, options=OPTIONS, name_expressions=list(names))
+        named = f'#line 1 "{label}"\n{source}' if _PLAIN.fullmatch(label) else source  # messages name that, not a file of CuPy's
+        module = self.library.RawModule(code=named, options=OPTIONS, name_expressions=list(names))
         try:
             kernels = {name: module.get_function(name) for name in names}
         except refused as error:
@@ -356,7 +360,7 @@ class RealDriver(Captures):
 
     def stream_done(self, stream: Any) -> bool:
         self._not_in_capture("query")
-        return stream.done
+        return self._happened(self._runtime.streamQuery(stream.ptr))
 
     def synchronize_stream(self, stream: Any) -> None:
         self._not_in_capture("synchronize")
@@ -370,7 +374,13 @@ class RealDriver(Captures):
 
     def event_done(self, event: Any) -> bool:
         self._not_in_capture("query")
-        return event.done
+        return self._happened(self._runtime.eventQuery(event.ptr))
+
+    def _happened(self, status: int) -> bool:
+        """What a query's status says. CuPy's `done` takes an error for "not yet": whoever asks until it is would ask for ever."""
+        if status in (0, NOT_READY):
+            return status == 0
+        raise self._error(status)
 
     def synchronize_event(self, event: Any) -> None:
         self._not_in_capture("synchronize")
