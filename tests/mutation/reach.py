@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import difflib
 import sys
 import time
-import zlib
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from importlib.machinery import SourceFileLoader
@@ -29,9 +29,10 @@ NAME = "__reached__"
 MOST = 1 << 17
 
 
-def digest(file: str) -> int:
-    """What says whether a file is what it was."""
-    return zlib.crc32((ROOT / file).read_bytes())
+def moves(before: str, after: str) -> dict[int, int]:
+    """Where each line of a text has come to, for those that are still there."""
+    pairs = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).get_matching_blocks()
+    return {a + i + 1: b + i + 1 for a, b, size in pairs for i in range(size)}
 
 
 class Point(NamedTuple):
@@ -137,11 +138,19 @@ class Recorder:
         """Writes the file."""
         used = -(-len(self.points) // 8)
         rows = [self.imported[:used], *(bits[:used] for _, bits in self.tests.values())]
-        np.savez_compressed(
-            self.target, points=np.array([f"{p.file}\t{p.line}\t{p.kind}" for p in self.points]), tests=np.array(list(self.tests)),
-            seconds=np.array([s for s, _ in self.tests.values()]), bits=np.array(rows),
-            digests=np.array([f"{f}\t{digest(f)}" for f in sorted({p.file for p in self.points})]),
-        )  # fmt: skip
+        bits = np.unpackbits(np.array(rows), axis=1, count=len(self.points))
+        files = {p.file for p in self.points} | {test.partition("::")[0] for test in self.tests}
+        texts = {f: (ROOT / f).read_text(encoding="utf-8") for f in sorted(files)}
+        write(self.target, self.points, list(self.tests), np.array([s for s, _ in self.tests.values()]), bits, texts)
+
+
+def write(path: Path, points: list[Point], tests: list[str], seconds: np.ndarray, bits: np.ndarray, texts: dict[str, str]) -> None:
+    """A map's file; the first row of bits is what importing reaches."""
+    np.savez_compressed(
+        path, points=np.array([f"{p.file}\t{p.line}\t{p.kind}" for p in points]), tests=np.array(tests), seconds=seconds,
+        bits=np.packbits(bits.astype(bool), axis=1), files=np.array(list(texts)),
+        texts=np.frombuffer("\0".join(texts.values()).encode(), np.uint8),
+    )  # fmt: skip
 
 
 class Reach:
@@ -151,13 +160,36 @@ class Reach:
         with np.load(path) as found:
             self.points = [Point(file, int(line), kind) for file, line, kind in (str(p).split("\t") for p in found["points"])]
             self.tests, self.seconds = [str(t) for t in found["tests"]], found["seconds"]
-            self.digests = {file: int(n) for file, n in (str(p).split("\t") for p in found["digests"])} if "digests" in found else {}
+            self.texts = dict(zip(map(str, found["files"]), found["texts"].tobytes().decode().split("\0"), strict=True))
             bits = np.unpackbits(found["bits"], axis=1, count=len(self.points)).astype(bool)
         self.imported, self.bits = bits[0], bits[1:]
 
     def holds_for(self, file: str) -> bool:
         """Whether a file is what it was when the tests ran."""
-        return self.digests.get(file, digest(file)) == digest(file)
+        path = ROOT / file
+        return not path.exists() or self.texts.get(file) == path.read_text(encoding="utf-8")
+
+    def joined(self, later: Reach, path: Path) -> None:
+        """Writes a map of what `later` has run, and of the other tests as they were: what they reached has moved with the lines."""
+        moved = {file: moves(text, later.texts[file]) for file, text in self.texts.items() if file in later.texts}
+        places: dict[Point, list[int]] = {}
+        for i, p in enumerate(later.points):
+            places.setdefault(p, []).append(i)
+        turn: dict[Point, int] = {}
+        from_, to = [], []
+        for i, p in enumerate(self.points):
+            now = p._replace(line=moved.get(p.file, {}).get(p.line, 0))
+            nth = turn[now] = turn.get(now, -1) + 1
+            if nth < len(places.get(now, ())):
+                from_.append(i)
+                to.append(places[now][nth])
+        again = {t.partition("::")[0] for t in later.tests}
+        kept = [i for i, t in enumerate(self.tests) if (file := t.partition("::")[0]) not in again and (ROOT / file).exists()]
+        bits = np.zeros((len(kept), len(later.points)), bool)
+        bits[:, to] = self.bits[np.ix_(kept, from_)]
+        tests, seconds = [*later.tests, *(self.tests[i] for i in kept)], np.concatenate([later.seconds, self.seconds[kept]])
+        texts = {f: text for f, text in self.texts.items() if f.startswith("tests/") and (ROOT / f).exists()} | later.texts
+        write(path, later.points, tests, seconds, np.concatenate([later.imported[None], later.bits, bits]), texts)
 
     def tests_at(self, file: str, first: int, last: int) -> list[str]:
         """The tests that reach a statement that begins in these lines: the quick first, those of one file one after another."""

@@ -21,10 +21,10 @@ from typing import NamedTuple
 from mutation.mutant import Mutant
 from mutation.patching import statement_lines
 from mutation.reach import Reach
-from mutation.rooms import ROOMS, expanded, files_of, tests_of
+from mutation.rooms import ROOMS, expanded, files_of, rows_of, tests_of
 from repository import ROOT, project_files
 
-PYTEST = ["-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
+PYTEST = ["-m", "pytest", "--full", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
 NO_TESTS = 5
 
 
@@ -82,16 +82,22 @@ class Tree:
     # ------------------------------------------------------------------- Python: by what tests reach
 
     def reach(self, room: str) -> Reach:
-        """Which tests of a room reach what; they are run once, where no map is there yet or a file has changed since."""
-        path = self.maps / f"reach-{room}.npz"
-        if room not in self.reaches and path.exists():
-            self.reaches[room] = Reach(path)
-        if room not in self.reaches or not all(map(self.reaches[room].holds_for, files_of(room))):
-            print(f"   runs the tests of {room} once, to see what they reach", flush=True)
-            tests = expanded((*ROOMS[room].by_row, *ROOMS[room].tests))
-            options = ["-p", "mutation.reach", "--maxfail=1000", "--reach-files", ",".join(ROOMS[room].files), "--reach-to", str(path)]
-            self.pytest([*options, *tests], 7200)
-            self.reaches[room] = Reach(path)
+        """Which tests of a room reach what. Tests are run where a map does not know their file as it is; where other files have changed
+        since, it is moved along with their lines."""
+        if room in self.reaches:
+            return self.reaches[room]
+        path, new = self.maps / f"reach-{room}.npz", self.maps / f"reach-{room}-new.npz"
+        old = Reach(path) if path.exists() else None
+        tests = expanded((*ROOMS[room].by_row, *ROOMS[room].tests))
+        stale = [t for t in tests if old is None or not old.holds_for(t)]
+        if old is None or stale or not all(map(old.holds_for, files_of(room))):
+            print(f"   runs {len(stale)} of {len(tests)} files of tests of {room} once, to see what they reach", flush=True)
+            options = ["-p", "mutation.reach", "--maxfail=1000", "--reach-files", ",".join(ROOMS[room].files), "--reach-to", str(new)]
+            self.pytest([*options, *(stale or tests[:1])], 7200)
+            if old is not None:
+                old.joined(Reach(new), new)
+            new.replace(path)
+        self.reaches[room] = Reach(path)
         return self.reaches[room]
 
     def nearest(self, room: str, mutant: Mutant, text: str) -> list[str]:
@@ -101,7 +107,9 @@ class Tree:
         found = reach.tests_at(mutant.file, first, first) or reach.tests_at(mutant.file, first, last)
         row = text.splitlines()[first - 1].partition(" = ")[0].partition(":")[0].strip("_")
         found = found or [t for t in reach.tests if f"[{row}-" in t or f"[{row}]" in t or f"-{row}-" in t]
-        return found or reach.tests_at(mutant.file, 1, len(text))  # a table of numbers, say
+        found = found or reach.tests_at(mutant.file, 1, len(text))
+        rows = rows_of(mutant.file) if room == "rows" and not found else ()  # a table of numbers, say
+        return found or [t for t in reach.tests if any(f"[{row}" in t or f"-{row}" in t or f".{row}" in t for row in rows)]
 
     def forked(self, room: str, mutants: list[Mutant], seconds: float) -> list[Outcome]:
         """What becomes of mutants in forks of one process."""
