@@ -128,3 +128,23 @@ def test_on_a_gpu(rows, name, cuda):
     got = call(*[gl.tensor(a, device="cuda") for a in arrays], **params)
     np.testing.assert_allclose(got.cpu().numpy(), expected(row, arrays, params), rtol=1e-5, atol=1e-6)
     assert fallback.counts == before, "a kernel, not the host"
+
+
+def plain(x):
+    return x
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"params": ("x",)}, "share a name"),
+        ({"params": ("p",), "outputs": ("p",)}, "share a name"),
+        ({"grad": {"x": lambda g, z: g}}, r"names \['z'\]"),
+        ({"grad": {"z": lambda g: g}}, "names"),
+        ({"view": True}, "needs an inverse"),
+        ({"dynamic": True}, "says what to use instead"),
+    ],
+)
+def test_what_a_row_says_has_to_fit(said, words):
+    with pytest.raises(ValueError, match=f"row odd: .*{words}"):
+        Op("odd", plain, cpu=plain, **said)

@@ -48,7 +48,7 @@ class Casting:
 
     def __init__(self, choice: Choice) -> None:
         cpu, cuda, cpu_dtype, cuda_dtype, self.keeps = self.choice = choice
-        self.targets = {"cpu": cpu_dtype if cpu else None, "cuda": cuda_dtype if cuda else None}
+        self.targets = {"cpu": cpu_dtype if cpu else None, "cuda": cuda_dtype if cuda else None, "meta": None}
 
     def cast(self, op: Op, inputs: Sequence[Any]) -> Sequence[Any]:
         """A row's inputs, cast as it asks for. RuntimeError for a row that is refused."""

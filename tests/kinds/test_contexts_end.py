@@ -66,3 +66,62 @@ def test_hooks_may_be_used_again_behind_a_part_without_them():
         pass
     with CONTEXTS["saved_tensors_hooks"]():
         pass
+
+
+# ---------------------------------------------------------------- two at once
+
+
+class Counted:
+    """Hooks that count."""
+
+    calls = 0
+
+    def __call__(self, tensor):
+        Counted.calls += 1
+        return tensor
+
+
+def hooked():
+    w = gl.ones(2, requires_grad=True)
+    before = Counted.calls
+    (w * w).sum()
+    return Counted.calls > before
+
+
+def anomalous():
+    x = gl.tensor([-1.0], requires_grad=True)
+    try:
+        x.sqrt().sum().backward()
+    except RuntimeError as error:
+        return "nan" in str(error).lower()
+    return False
+
+
+# What each does to what runs within it, and contexts that take the ground from under it.
+SEEN = {
+    "no_grad": (lambda: gl.no_grad(), lambda: not (gl.ones(2, requires_grad=True) * 2).requires_grad, ()),
+    "inference_mode": (lambda: gl.inference_mode(), lambda: (gl.ones(2) * 2).is_inference(), ()),
+    "autocast": (
+        lambda: gl.autocast("cpu", gl.bfloat16), lambda: (gl.ones(2, 2) @ gl.ones(2, 2)).dtype == gl.bfloat16, ("device",),
+    ),
+    "saved_tensors_hooks": (lambda: autograd.graph.saved_tensors_hooks(Counted(), lambda t: t), hooked, ("no_grad", "inference_mode")),
+    "detect_anomaly": (lambda: autograd.set_detect_anomaly(True), anomalous, ("no_grad", "inference_mode", "device")),
+    "device": (lambda: gl.device("meta"), lambda: gl.ones(2).device.type == "meta", ()),
+}  # fmt: skip
+
+
+def test_autocast_leaves_tensors_without_values_alone():
+    with gl.autocast("cpu", gl.bfloat16), gl.device("meta"):
+        assert (gl.ones(2, 2) @ gl.ones(2, 2)).dtype == gl.float32
+
+
+@pytest.mark.parametrize("outer", SEEN)
+def test_two_of_them_act_together(outer):
+    """However they are nested; none makes a short way of what the other needs to see."""
+    for inner in SEEN.keys() - {outer}:
+        for names in ((outer, inner), (inner, outer)):
+            with SEEN[names[0]][0](), SEEN[names[1]][0]():
+                for name in names:
+                    _, shows, hidden = SEEN[name]
+                    if not set(hidden) & {outer, inner}:
+                        assert shows(), f"{name} in {names}"

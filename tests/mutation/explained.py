@@ -33,4 +33,22 @@ EXPLAINED: dict[str, str] = {
     "gradlab/autograd/engine.py"
     " | return getrefcount(array) <= _ALONE + 1"
     " | return getrefcount(array) <= _ALONE - 1": "a copy more",
+    "gradlab/autograd/engine.py"
+    " | elif type(old._array) is not np.ndarray:"
+    " | elif not (type(old._array) is not np.ndarray):": "the way for memory of a GPU, which is right on the CPU, too",
+    "gradlab/autograd/formulas.py"
+    " | if not (a_for_a or b_for_b):"
+    " | if not (not (a_for_a or b_for_b)):": "the general keeper below keeps the same",
+    "gradlab/autograd/walk.py"
+    " | waiting = waiting + part if type(waiting) is Sum or waiting._array.dtype not in HALF else half(waiting, part)"
+    " | waiting = waiting + part if type(waiting) is Sum or waiting._array.dtype not in HALF else half(part, waiting)": "a sum",
+    "gradlab/autograd/graph_cuts.py"
+    ' | if frame.f_code.co_name == "wrapped" and frame.f_back is not None:'
+    ' | if frame.f_code.co_name == "wrapped" or frame.f_back is not None:': "a frame that nobody called is that of a thread's start in C",
+    "gradlab/ops/sort.py"
+    ' | if rest.dtype.kind == "f" and np.isfinite(rest).all():'
+    " | if False:": "a quicker way to the same",
+    "gradlab/graph/guards/frame_operands.py"
+    " | sizes = [i for i in range(variables) if words[i] & _LOW == top - variables + 1]"
+    " | sizes = [i for i in range(variables) if words[i] & _LOW == top + variables + 1]": "then the size is counted instead of read",
 }

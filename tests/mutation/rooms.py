@@ -41,7 +41,7 @@ ROOMS = {
             autograd hooks hook_order inplace inplace_shapes inplace_without_graph modes function* func func_orders forward_ad gradcheck
             memory memory_views overrides tensor promotion errors indexing layout new_row complex amp amp_gradients profiler checkpoint
             sparse vmap trace_training compile meta_device native_eager recall node_counts kinds/library_writes kinds/contexts_end
-            kinds/gradients_read kinds/numbers_beside_half_types
+            kinds/gradients_read kinds/numbers_beside_half_types kinds/stale_views
         """),
     ),
     "passes": Room(
@@ -57,7 +57,7 @@ ROOMS = {
         ("gradlab/graph/guards/*.py",),
         tests("""
             compile_guards kinds/stale kinds/stale_not compile compile_calls compile_stranger
-            compile_effects compile_twice compile_callables guard_conditions kinds/gradients_read
+            compile_effects compile_twice compile_callables guard_conditions probed_layouts kinds/gradients_read
         """),
     ),
     "native": Room(

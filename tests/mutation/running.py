@@ -6,6 +6,7 @@ there, and what is no Python, gets a process of its own that imports or compiles
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -101,15 +102,18 @@ class Tree:
         return self.reaches[room]
 
     def nearest(self, room: str, mutant: Mutant, text: str) -> list[str]:
-        """The tests that reach a mutant's statement; of what runs on import those that reach what is defined there."""
+        """The tests that reach a mutant's statement; of what runs on import, those of the row that is defined there, too."""
         reach = self.reach(room)
         first, last = statement_lines(text, mutant.start)
         found = reach.tests_at(mutant.file, first, first) or reach.tests_at(mutant.file, first, last)
-        row = text.splitlines()[first - 1].partition(" = ")[0].partition(":")[0].strip("_")
-        found = found or [t for t in reach.tests if f"[{row}-" in t or f"[{row}]" in t or f"-{row}-" in t]
-        found = found or reach.tests_at(mutant.file, 1, len(text))
-        rows = rows_of(mutant.file) if room == "rows" and not found else ()  # a table of numbers, say
-        return found or [t for t in reach.tests if any(f"[{row}" in t or f"-{row}" in t or f".{row}" in t for row in rows)]
+        line = text.splitlines()[first - 1]
+        if line[:1].isidentifier() and not line.startswith(("def ", "class ", "if ", "for ")):
+            name = line.partition(" = ")[0].partition(":")[0].strip("_")
+            rows = (name, *(rows_of(mutant.file) if room == "rows" and not found else ()))  # all of them for a table of numbers, say
+            marks = [mark for row in rows for mark in (f"[{row}-", f"[{row}]", f"-{row}-", f".{row}]")]
+            turns = itertools.zip_longest(found, [t for t in reach.tests if t not in set(found) and any(mark in t for mark in marks)])
+            found = [t for pair in turns for t in pair if t]
+        return found or reach.tests_at(mutant.file, 1, len(text))
 
     def forked(self, room: str, mutants: list[Mutant], seconds: float) -> list[Outcome]:
         """What becomes of mutants in forks of one process."""
