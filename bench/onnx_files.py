@@ -140,13 +140,21 @@ class File:
         self.cases = candidates(self.session)
         return f"{seconds:.2f} s, {sum(p.numel() for p in self.model.parameters())} parameters, {len(self.cases)} cases"
 
+    def own_noise(self):
+        """How far ONNX Runtime's results move where its inputs do by a rounding error: numbers rounded to 8 bits jump."""
+        found = []
+        for inputs, want in self.cases:
+            moved = {n: v * v.dtype.type(1 + 1e-7) if v.dtype.kind == "f" else v for n, v in inputs.items()}
+            found.append(gap(self.session.run(None, moved), want))
+        return max(found)
+
     def agree(self):
         import gradlab as gl
 
         with gl.no_grad():
             worst = [gap(self.model(**self.tensors(k)), want) for k, (_, want) in enumerate(self.cases)]
-        if max(worst) > 1e-3:
-            raise AssertionError(f"deviates by {max(worst):.2g}")
+        if max(worst) > 1e-3 and max(worst) > (own := self.own_noise()):
+            raise AssertionError(f"deviates by {max(worst):.2g}, ONNX Runtime by {own:.2g} where an input changes by 1e-7")
         return f"{max(worst):.1e} over {[{n: list(v.shape) for n, v in c.items()} for c, _ in self.cases]}"
 
     def compile(self):

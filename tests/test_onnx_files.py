@@ -299,3 +299,37 @@ def test_inputs_of_a_wrong_rank_are_named():
         model = built([make(kind, inputs, ["y"], name="it", **more)], [typed("x")], [typed("y")], [tensor("w", numbers(2, 2, 3))])
         with pytest.raises(gl.onnx.OnnxLoadError, match=rf"{kind} \(node 'it'\).*2 dimensions, \[2, 3\]"):
             gl.onnx.load(model)(gl.ones(2, 3))
+
+
+def test_an_input_that_is_a_number_names_the_way_out():
+    """Axes that a file takes as an input: eagerly fine, in a trace only where the input is fixed."""
+    model = built([make("ReduceSum", ["x", "axes"], ["y"])], [typed("x", shape=["n", 3]), typed("axes", INT64, [1])], [typed("y")])
+    x, axes = numbers(2, 3), np.array([1])
+    loaded = gl.onnx.load(model)
+    np.testing.assert_allclose(loaded(gl.tensor(x), gl.tensor(axes)).numpy(), both(model, x=x, axes=axes)[0], rtol=1e-6)
+    with pytest.raises(Exception, match=r"ReduceSum.*constants=\{name: value\}\) with one of 'x', 'axes'"):
+        gl.jit.trace(loaded, (gl.tensor(x), gl.tensor(axes)))
+    fixed = gl.onnx.load(model, constants={"axes": axes})
+    np.testing.assert_allclose(gl.jit.trace(fixed, gl.tensor(x))(gl.tensor(x)).numpy(), both(model, x=x, axes=axes)[0], rtol=1e-6)
+
+
+def test_what_is_narrow_inside_may_deviate_more(tmp_path):
+    """Half types and numbers rounded to 8 bits inside a file whose results are float32, also in a branch."""
+    from gradlab.onnx.checking import STEP, TOLERANCES, inner_tolerance
+
+    half = [make("Cast", ["x"], ["h"], to=10), make("Mul", ["h", "h"], ["s"]), make("Cast", ["s"], ["y"], to=FLOAT)]
+    step = [make("Round", ["x"], ["r"]), make("Cast", ["r"], ["i"], to=3), make("Cast", ["i"], ["y"], to=FLOAT)]
+    plain = [make("Round", ["x"], ["y"])]
+    for nodes, want in ((plain, 0.0), (half, TOLERANCES["float16"]), (step, STEP)):
+        branch = onnx.helper.make_graph(nodes, "b", [], [typed("y")])
+        inside = [make("If", ["c"], ["z"], then_branch=branch, else_branch=branch)]
+        for model in (built(nodes, [typed("x")], [typed("y")]), built(inside, [typed("x"), typed("c", 9, [])], [typed("z")])):
+            onnx.save(model, tmp_path / "it.onnx")
+            assert inner_tolerance(tmp_path / "it.onnx") == want
+    x = numbers(4, 64)
+    model = built([make("Cast", ["x"], ["h"], to=10), make("MatMul", ["h", "w"], ["s"]), make("Softmax", ["s"], ["p"]),
+                   make("Cast", ["p"], ["y"], to=FLOAT)], [typed("x", shape=["n", 64])], [typed("y")],
+                  [tensor("w", numbers(64, 9, seed=1), np.float16)])  # fmt: skip
+    loaded = gl.onnx.load(model)
+    gl.onnx.export(loaded, gl.tensor(x), tmp_path / "again.onnx", dynamic={"x": {0: "n"}})
+    np.testing.assert_allclose(both(onnx.load(str(tmp_path / "again.onnx")), x=x)[0], both(model, x=x)[0], atol=1e-2)

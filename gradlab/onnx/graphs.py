@@ -12,7 +12,7 @@ from gradlab.device import Device
 from gradlab.graph.staging.symbol import TraceError
 from gradlab.onnx.holders import NAMES, held
 from gradlab.onnx.hosts import HOST, OPEN, NotHere, settled
-from gradlab.onnx.importing import EXTRA, OPERATORS, Node, OnnxLoadError, Operator, on_host, texts
+from gradlab.onnx.importing import EXTRA, OPERATORS, Node, OnnxLoadError, Operator, on_host, texts, way_out
 from gradlab.onnx.packages import format_package
 from gradlab.tensor.tensor import Tensor
 
@@ -86,6 +86,9 @@ class Body:
             return operator.run(live, *moved)
         except OnnxLoadError:
             raise
+        except TraceError as error:
+            what, *places = str(error).split("\n")
+            raise TraceError("\n".join([f"onnx: {node.where}: {what}{way_out(live)}", *places])) from error
         except (ValueError, RuntimeError, TypeError, IndexError, NotImplementedError) as error:
             kind = ValueError if isinstance(error, UnicodeError) else type(error)  # one that takes a message
             raise kind(f"onnx: {node.where}: {error}") from error
