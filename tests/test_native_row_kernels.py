@@ -96,3 +96,55 @@ def test_rows_of_any_length(size, dtype):
             np.testing.assert_array_equal(found, np.array([x[0].max(), extreme, x[2].max()], dtype))
             np.testing.assert_array_equal(gl.from_numpy(-y).amin(1).numpy(), -found)
     assert {"amax", "amin", "sum"} <= used()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_variances(size, dtype):
+    """Far from 0 as near it, of one number, of infinities and NaN, by any divisor, over the last dimensions and over others."""
+    x = np.random.default_rng(size).normal(size=(4, size)).astype(dtype) + dtype(1000)
+    for correction in (0, 1, 1.5):
+        found = gl.from_numpy(x).var(1, correction=correction).numpy()
+        exact = ((x.astype("d") - x.astype("d").mean(1, keepdims=True)) ** 2).sum(1) / (size - correction)
+        np.testing.assert_allclose(found, exact, rtol=2e-5 if dtype == np.float32 else 1e-9)
+    cube = gl.from_numpy(x).reshape(2, 2, size)
+    for dims in ((1, 2), (0, 1, 2), (0,), (1,), (0, 2)):
+        np.testing.assert_allclose(cube.var(dims).numpy(), cube.numpy().astype("d").var(dims, ddof=1), rtol=2e-5)
+    x[0, 0], x[1, -1], x[2] = math.nan, math.inf, 7
+    found = gl.from_numpy(x).var(1).numpy()
+    assert np.isnan(found[:2]).all() and found[2] == 0 and found[3] > 0 and "var" in used()
+    one = gl.ones(3, 1)
+    assert np.isnan(one.var(1).numpy()).all() and (one.var(1, correction=0).numpy() == 0).all()
+
+
+@pytest.mark.parametrize("columns", [31, 900, 4096, 4103, 70001])
+def test_long_rows_of_a_norm(columns):
+    """Its gradients of input, weight and bias, rows of a block going together some columns at a time."""
+    random = np.random.default_rng(columns)
+    rows = 70 if columns < 70001 else 5
+    arrays = [random.normal(size=shape).astype("f") for shape in ((rows, columns), (columns,), (columns,), (rows, columns))]
+    results = []
+    for dtype in (gl.float32, gl.float64):
+        x, weight, bias, g = (gl.from_numpy(a).to(dtype) for a in arrays)
+        for t in (x, weight, bias):
+            t.requires_grad_()
+        F.layer_norm(x, (columns,), weight, bias).backward(g)
+        results.append([t.grad.numpy() for t in (x, weight, bias)])
+    for got, want in zip(*results):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-5)
+    assert "layer_norm_backward" in used()
+
+
+def test_a_gradient_that_is_another_shape_of_an_array_is_taken():
+    """Of an array that nobody else sees; what a hook keeps is copied."""
+    kept = []
+    for keep in (False, True):
+        x = gl.arange(6.0).requires_grad_()
+        y = x.reshape(2, 3) if not keep else (x * 1).reshape(2, 3)
+        if keep:
+            x.register_hook(kept.append)
+        (y * 3).backward(gl.ones(2, 3))
+        assert x.grad.tolist() == [3.0] * 6
+        x.grad.add_(1)
+        assert x.grad.tolist() == [4.0] * 6
+    assert kept[0].tolist() == [3.0] * 6

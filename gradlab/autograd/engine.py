@@ -197,10 +197,17 @@ _ALONE = _count_of_a_local()  # of an object that one local variable holds; how 
 
 
 def _owns(gradient: Any) -> bool:
-    """Whether nobody but this Tensor can see the gradient's memory."""
+    """Whether nobody but this Tensor can see the gradient's memory, which may be an array that it is another shape of."""
     array = gradient._array
-    if gradient._meta is not None or getattr(array, "base", array) is not None or not array.flags.c_contiguous:
+    base = getattr(array, "base", array)
+    if gradient._meta is not None or (base is not None and (type(array) is not np.ndarray or type(base) is not np.ndarray)):
         return False
+    if not array.flags.c_contiguous:
+        return False
+    if base is not None:
+        whole = base.base is None and base.flags.owndata and base.size == array.size and base.dtype == array.dtype
+        if not whole or getrefcount(base) > _ALONE + 1:
+            return False
     return getrefcount(array) <= _ALONE + 1
 
 

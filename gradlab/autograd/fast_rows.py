@@ -16,7 +16,7 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import apply, record, refresh, wrap
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, next_sequence
-from gradlab.autograd.recall import UNUSUAL, Inferred, infer, machine
+from gradlab.autograd.recall import UNASKED, UNUSUAL, Inferred, infer, machine, scalar
 from gradlab.dispatch import recalling, remembered
 from gradlab.dtype import FLOAT32, FLOAT64, INEXACT
 from gradlab.kernel import Library
@@ -114,13 +114,15 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
             inferred = None
         if inferred is None:
             inferred = infer(op, known, key, (array,), params)
-        specs, found, _, _ = inferred
+        specs, found, kernel, _ = inferred
         shape, dtype = found[0]
-        made = machine(op, inferred, (array,), params, (array,)) if array.size >= op.pays else None
-        if made is not None:
-            out = made[0]
-        else:
-            out = empty(shape, dtype)
+        out, done = empty(shape, dtype), 0
+        if array.size >= op.pays:
+            if kernel is not None and kernel is not UNASKED:
+                done = kernel(array, out)
+            if done != -1 and (made := machine(op, inferred, (array,), params, (array,))) is not None:
+                out, done = made[0], -1
+        if done != -1:
             try:
                 run(cpu, array, out, **params)
             except RuntimeError as error:
@@ -166,7 +168,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
         key: list[Any] = []
         common, least = None, op.pays
         large = gaps = False
-        pattern, bit = 0, 1
+        pattern, numbers, bit = 0, 0, 1
         for x in args:
             if x is None:
                 arrays.append(None)
@@ -176,7 +178,16 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                 try:
                     array = x._array
                 except AttributeError:
-                    return apply(op, args, params)
+                    if common is None or not (type(x) is float or type(x) is int):
+                        return apply(op, args, params)
+                    try:
+                        arrays.append(scalar(x, common))
+                    except OverflowError:
+                        return apply(op, args, params)
+                    key.append(float)
+                    numbers |= bit
+                    bit += bit
+                    continue
                 if type(array) is not ndarray:
                     return apply(op, args, params)
                 dtype = array.dtype
@@ -206,28 +217,33 @@ def several_inputs(op: Op) -> Callable[..., Any]:
             inferred = None
         if inferred is None:
             inferred = infer(op, known, shapes, arrays, params)
-        specs, found, _, _ = inferred
+            if numbers:
+                inferred[0] = tuple([None if numbers >> i & 1 else spec for i, spec in enumerate(inferred[0])])
+        specs, found, kernel, _ = inferred
         outs = []
-        made = machine(op, inferred, arrays, params, [a for a in arrays if a is not None] if gaps else arrays) if large else None
-        if made is not None:
-            for out in made:
-                t = new(Tensor)
-                t._array = out
-                t._edge = t._meta = None
-                outs.append(t)
-        else:
-            for shape, dtype in found:
-                t = new(Tensor)
-                t._array = out = empty(shape, dtype)
-                t._edge = t._meta = None
-                arrays.append(out)
-                outs.append(t)
+        made = []
+        for shape, dtype in found:
+            t = new(Tensor)
+            t._array = out = empty(shape, dtype)
+            t._edge = t._meta = None
+            made.append(out)
+            outs.append(t)
+        done = 0
+        if large:
+            given = [a for a in arrays if a is not None] if gaps else arrays
+            if kernel is not None and kernel is not UNASKED:
+                done = kernel(*given, *made)
+            if done != -1 and (other := machine(op, inferred, arrays, params, given)) is not None:
+                done = -1
+                for t, out in zip(outs, other):
+                    t._array = out
+        if done != -1:
             try:
-                run(cpu, *arrays, **params) if params else run(cpu, *arrays)
+                run(cpu, *arrays, *made, **params) if params else run(cpu, *arrays, *made)
             except RuntimeError as error:
                 if not busy(error):
                     raise
-                quietly(cpu, *arrays, **params)
+                quietly(cpu, *arrays, *made, **params)
         if pattern and steps and mode.recording:
             record(op, args, params, outs, specs, found, pattern, mode, getframe(1))
         return t if result is None else tuple.__new__(result, outs)

@@ -209,13 +209,13 @@ class no_grad(ModeContext):
     """Operations inside are not recorded. Use as `with gl.no_grad():` or as a decorator, with or without parentheses."""
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        return super().__new__(cls) if function is None else cls()(function)
+        return object.__new__(cls) if function is None else cls()(function)
 
     def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        super().__init__()
+        self._before = []
 
     def _changed(self, mode: Mode) -> Mode:
-        return mode.quiet()
+        return mode._quiet or mode.quiet()
 
 
 class enable_grad(no_grad):

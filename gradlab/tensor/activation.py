@@ -31,6 +31,10 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.050700987355480493
 
 
 def _ready(name: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, int]:
+    if type(dim) is int and dtype is None and isinstance(input, Differentiable) and input._array.dtype in FLOATING:
+        rank = len(input._array.shape)
+        if -rank <= dim < rank:
+            return input, dim % rank
     if not isinstance(input, Differentiable):
         raise TypeError(f"{name}: input is a tensor, not {type(input).__name__}")
     if dtype is not None:

@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128
-from gradlab.named_errors import named_functions
+from gradlab.named_errors import explain, named_functions
 from gradlab.tensor import elementwise, where
 from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.deprecated_arguments import with_value
@@ -274,12 +274,15 @@ def lerp(input: Tensor, end: Tensor, weight: Operand, *, out: Any = None) -> Ten
     >>> gl.lerp(gl.tensor([0.0, 10.0]), gl.tensor([10.0, 20.0]), 0.5)
     tensor([ 5., 15.])
     """
-    only_tensors("lerp", input, end)
-    if input._array.dtype != end._array.dtype:
-        raise RuntimeError(f"lerp: input and end have one dtype, got {input.dtype} and {end.dtype}")
-    if out is None:
-        return _lerp(input, end, weight)
-    return into("lerp.Tensor" if isinstance(weight, Differentiable) else "lerp", out, _lerp(input, end, weight))
+    try:
+        only_tensors("lerp", input, end)
+        if input._array.dtype != end._array.dtype:
+            raise RuntimeError(f"lerp: input and end have one dtype, got {input.dtype} and {end.dtype}")
+        if out is None:
+            return _lerp(input, end, weight)
+        return into("lerp.Tensor" if isinstance(weight, Differentiable) else "lerp", out, _lerp(input, end, weight))
+    except Exception as error:
+        explain(error, "lerp", lerp, (input, end, weight), {"out": out})
 
 
 def _scaled(input: Tensor, product: Tensor, value: float) -> Tensor:

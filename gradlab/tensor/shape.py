@@ -288,10 +288,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any =
     try:
         dim = dim if axis is None else either("cat", dim, 0, axis)
         found = _listed("cat", tensors)
-        rank = max([len(x._array.shape) for x in found])
+        ranks = [len(x._array.shape) for x in found]
+        rank = max(ranks)
         if rank == 0:
             raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
-        if rank > 1:
+        if rank > 1 and 1 in ranks:
             found = [x for x in found if x._array.shape != (0,)]
         result = _cat(*found, dim=normalize_dim(dim, rank))
         return result if out is None else into("cat", out, result, found)

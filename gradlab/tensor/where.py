@@ -14,7 +14,7 @@ from gradlab import ops
 from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import INEXACT, iinfo, result_type
+from gradlab.dtype import FLOAT32, FLOAT64, INEXACT, iinfo, result_type
 from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.comparison import tensors_only
@@ -31,6 +31,7 @@ _maximum, _minimum, _where, _lt, _gt, _clamp, _ne, _logical_or = map(
 )
 
 Operand = Any  # a Tensor or a Python number
+_READY, _NUMBERS = frozenset({FLOAT32, FLOAT64}), frozenset({float, int, type(None)})
 
 
 def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any = None) -> Tensor:
@@ -40,6 +41,9 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
     tensor([0.0000, 0.5000, 1.0000])
     """
     try:
+        numbers_only = out is None and type(min) in _NUMBERS and type(max) in _NUMBERS and not min is max is None
+        if numbers_only and isinstance(input, Differentiable) and input._array.dtype in _READY:
+            return _clamp(input, lo=-math.inf if min is None else min, hi=math.inf if max is None else max)
         if out is not None:
             return into("clamp.into" if any(isinstance(x, Differentiable) for x in (min, max)) else "clamp", out, clamp(input, min, max))
         if min is None and max is None:

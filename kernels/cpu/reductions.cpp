@@ -66,7 +66,7 @@ template <typename N, typename How> inline N folded(Lanes<N>& a, How how) {
   for (int half = a.LINES / 2; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) a.line[j] = how(a.line[j], a.line[j + half]);
   auto v = a.line[0];
-  if constexpr (a.EACH == 8) {
+  if constexpr (Lanes<N>::EACH == 8) {
     v = how(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
     v = how(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
     v = how(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
@@ -121,6 +121,37 @@ template <typename T, typename R> typename R::Total sum_of_row(const T* x, int64
 template <typename T, typename R> typename R::Total of_row(const T* x, int64_t n) {
   if constexpr (extreme<R>) return extreme_of_row<T, R>(x, n);
   else return sum_of_row<T, R>(x, n);
+}
+
+// The variance of rows: of the distances from a rounded mean the squares' sum, less what the distances' own sum takes from it, over `divisor`.
+// Parameters: rows, their length, the divisor.
+template <typename T> void variance(T* y, const T* x, const int64_t* v, int part, int parts) {
+  using Line = typename Lanes<T>::Line;
+  const int64_t n = v[1];
+  const double divisor = real(v[2]);
+  const auto plus = [](Line a, Line b) { return a + b; };
+  const Share mine = share(v[0], part, parts);
+  for (int64_t r = mine.first; r < mine.last; ++r) {
+    const T* const row = x + r * n;
+    const T mean = T(of_row<T, Sum<T>>(row, n) / double(n));
+    double rest = 0, squares = 0;
+    int64_t i = 0;
+    while (n - i >= LANES) {
+      Lanes<T> far = {}, far2 = {};
+      for (int64_t k = 0; k < BLOCK && n - i >= LANES; ++k, i += LANES)
+        for (int j = 0; j < far.LINES; ++j) {
+          const Line d = line_of<T>(row + i + j * far.EACH) - mean;
+          far.line[j] += d, far2.line[j] += d * d;
+        }
+      rest += folded(far, plus), squares += folded(far2, plus);
+    }
+    for (; i < n; ++i) {
+      const T d = row[i] - mean;
+      rest += d, squares += d * d;
+    }
+    const double less = squares - rest * (rest / double(n));
+    y[r] = T((squares - squares == 0 ? (less < 0 ? 0 : less) : squares) / divisor);
+  }
 }
 
 // What becomes of a total: it is divided by a number, or its root is taken.
@@ -195,5 +226,7 @@ GRADLAB_KERNEL gradlab_amax_join_float(char** p, const int64_t* v, int part, int
 GRADLAB_KERNEL gradlab_amax_join_double(char** p, const int64_t* v, int part, int parts) { joined<double, Largest<double>>((double*)p[0], (double*)p[1], v, part, parts); }
 GRADLAB_KERNEL gradlab_amin_join_float(char** p, const int64_t* v, int part, int parts) { joined<float, Smallest<float>>((float*)p[0], (float*)p[1], v, part, parts); }
 GRADLAB_KERNEL gradlab_amin_join_double(char** p, const int64_t* v, int part, int parts) { joined<double, Smallest<double>>((double*)p[0], (double*)p[1], v, part, parts); }
+GRADLAB_KERNEL gradlab_var_float(char** p, const int64_t* v, int part, int parts) { variance((float*)p[0], (const float*)p[1], v, part, parts); }
+GRADLAB_KERNEL gradlab_var_double(char** p, const int64_t* v, int part, int parts) { variance((double*)p[0], (const double*)p[1], v, part, parts); }
 GRADLAB_KERNEL gradlab_euclidean_float(char** p, const int64_t* v, int part, int parts) { reduced<float, Squares>(p[0], (float*)p[1], v, part, parts); }
 GRADLAB_KERNEL gradlab_euclidean_join_float(char** p, const int64_t* v, int part, int parts) { joined<float, Squares>((float*)p[0], (double*)p[1], v, part, parts); }

@@ -39,7 +39,7 @@ LINE = 32  # elements of a line beyond which NumPy, which has vectors for them, 
 BY_LINES = frozenset({"sort", "max", "min", "argmax", "argmin"})
 # Rows that are not lowered as in programs.
 LOWERED: dict[str, Callable[[Call, Lowering], Sequence[TaskSpec]]]
-LOWERED = {**dict.fromkeys(reductions.KINDS, reductions.reduce), "clone": movements.clone}
+LOWERED = {**dict.fromkeys(reductions.KINDS, reductions.reduce), "var": reductions.var, "clone": movements.clone}
 Made = tuple[tuple[int, ...], Any, tuple[int, ...] | None]  # a result's shape in the order of memory, its dtype, and the way back
 
 

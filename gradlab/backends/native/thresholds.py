@@ -19,7 +19,7 @@ from gradlab.op import NEVER, Op
 CHEAP, DEAR, STEPS = 1 << 15, 1 << 9, 1
 # Of other rows: elements of the largest operand; of products and convolutions see `LARGE_PRODUCT` in the fast path.
 ROWS = {
-    **dict.fromkeys(("sum", "mean", "amax", "amin", "euclidean"), 1),
+    **dict.fromkeys(("sum", "mean", "amax", "amin", "euclidean", "var"), 1),
     **dict.fromkeys(("prod", "any", "all", "argmax", "argmin", "max", "min", "cumsum", "cumprod", "sort", "topk"), 1),
     **dict.fromkeys(("gather", "gather_backward", "scatter", "scatter_add", "scatter_reduce", "nll", "nll_backward"), 1),
     **dict.fromkeys(("clone",), 1 << 12),

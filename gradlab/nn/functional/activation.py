@@ -53,7 +53,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     >>> F.softmax(gl.tensor([0.0, 0.0]), dim=0)
     tensor([0.5000, 0.5000])
     """
-    return top.softmax(input, _chosen("softmax", input, dim, 2), dtype)
+    return top.softmax(input, _chosen("softmax", input, dim, 2) if dim is None else dim, dtype)
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -71,7 +71,7 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
     >>> F.log_softmax(gl.tensor([0.0, 0.0]), dim=0)
     tensor([-0.6931, -0.6931])
     """
-    return top.log_softmax(input, _chosen("log_softmax", input, dim, 2), dtype)
+    return top.log_softmax(input, _chosen("log_softmax", input, dim, 2) if dim is None else dim, dtype)
 
 
 @rounds_once

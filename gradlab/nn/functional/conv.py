@@ -27,6 +27,8 @@ Numbers = Any  # an int, or one for each spatial dimension
 
 def spread(name: str, what: str, value: Numbers, rank: int) -> tuple[int, ...]:
     """A number for each spatial dimension, from one number or a sequence. Raises TypeError or RuntimeError, naming both."""
+    if type(value) is int:
+        return (value,) * rank
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return (whole(value),) * rank
     try:

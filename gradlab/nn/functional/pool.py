@@ -28,7 +28,7 @@ def renamed(name: str, error: Exception) -> str:
 
 def stride_of(name: str, stride: Numbers, kernel: tuple[int, ...], rank: int) -> tuple[int, ...]:
     """The stride; the kernel's size where none is given."""
-    return kernel if stride is None or none(stride) else spread(name, "stride", stride, rank)
+    return kernel if stride is None or (type(stride) is not int and none(stride)) else spread(name, "stride", stride, rank)
 
 
 def _max(

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, widest
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, bits, widest
 from gradlab.backends.native.lowerings.reductions import Nest
 from gradlab.backends.native.place import Place
 from gradlab.call import Call
@@ -65,3 +65,14 @@ def reduce(call: Call, ctx: Lowering) -> list[TaskSpec]:
     if pieces > 1:
         raise Unsupported
     return [*tasks, TaskSpec(join, (a, b, c * kept, divisor), (y, totals), widest(a * b * c * kept))]
+
+
+def var(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The variance over the last dimensions of what lies without gaps."""
+    x, y = ctx.dense(call.inputs[0], call.inputs[0].spec.dtype), ctx.place(call.outputs[0])
+    letter, dims, rank = LETTERS.get(x.dtype), call.params["dim"], len(x.shape)
+    if letter is None or x.size == 0 or not y.contiguous or dims != tuple(range(rank - len(dims), rank)):
+        raise Unsupported
+    n = math.prod(x.shape[d] for d in dims)
+    rows = x.size // n
+    return [TaskSpec(f"gradlab_var_{letter}", (rows, n, bits(call.params["divisor"])), (y, x), min(rows, widest(2 * x.size)))]
