@@ -1,6 +1,6 @@
 """How long a compiled step takes until its first replay, with an empty cache of machine code and with a full one, and where that goes.
 
-    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/compile_time.py [names] [--cores 2] [--rounds 1] [--profile 30] [--smoke]
+    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/compile_time.py [names] [--cores 2] [--rounds 1] [--smoke]
 
 Every measurement is a process of its own: the first call (eager), the second (trace, passes, machine code, one run), the third (the first
 replay). Cold: GRADLAB_CACHE is an empty folder; warm: the folder that the cold one left. Eager rows run in NumPy, as in any process of a
@@ -14,10 +14,8 @@ compilers   of all compilers; in brackets how many there were and what the deare
 """
 
 import argparse
-import cProfile
 import json
 import os
-import pstats
 import subprocess
 import sys
 import tempfile
@@ -30,7 +28,7 @@ import workloads
 NAMES = (*workloads.NAMES, *workloads.FURTHER)
 
 
-def first_replay(name, profile):
+def first_replay(name):
     """What three calls of a step took, in this process."""
     import gradlab
     from gradlab.backends.native import compile_jobs, compiler
@@ -61,23 +59,14 @@ def first_replay(name, profile):
 
     compile_jobs.subprocess = Module()
     compiler.compiles()  # finding the compiler is import's time
-    step, whole = workloads.prepared(name, gradlab, gradlab.compile)
-    recorder = cProfile.Profile()
+    step, _ = workloads.prepared(name, gradlab, gradlab.compile)
     clock, processor = time.perf_counter(), time.process_time()
-    if profile:
-        recorder.enable()
     parts = []
     for _ in range(3):
         before = time.process_time()
         float(step())
         parts.append(time.process_time() - before)
-    recorder.disable()
-    found = {"clock": time.perf_counter() - clock, "python": time.process_time() - processor, "parts": parts, "jobs": jobs}
-    stats = whole.stats()
-    found["stages"] = [stats.trace_seconds, stats.passes_seconds, stats.compile_seconds]
-    if profile:
-        pstats.Stats(recorder).sort_stats("tottime").print_stats(profile).sort_stats("cumulative").print_stats(profile)
-    return found
+    return {"clock": time.perf_counter() - clock, "python": time.process_time() - processor, "parts": parts, "jobs": jobs}
 
 
 def spread(jobs, cores):
@@ -93,13 +82,11 @@ def apart(name, cache, args):
     """The same by a process of its own, with this cache."""
     settings = {"GRADLAB_CACHE": cache, "GRADLAB_NATIVE": "0", "GRADLAB_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    words = [sys.executable, __file__, "--one", name, "--profile", str(args.profile)]
+    words = [sys.executable, __file__, "--one", name]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path, **settings})
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         sys.exit(f"{name} failed: {done.stderr}")
-    if args.profile:
-        print("\n".join(lines[:-1]))
     return json.loads(lines[-1])
 
 
@@ -108,12 +95,11 @@ def main():
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--cores", type=int, default=2, help="on which compilers work side by side")
     parser.add_argument("--rounds", type=int, default=1, help="of which the least counts")
-    parser.add_argument("--profile", type=int, default=0, help="so many lines of Python's profile of each")
     parser.add_argument("--smoke", action="store_true", help="tiny alone, to see that it runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(first_replay(args.one, args.profile)))
+        print(json.dumps(first_replay(args.one)))
         return 0
     if unknown := [name for name in args.names if name not in NAMES]:
         parser.error(f"there is no workload {unknown[0]}: {', '.join(NAMES)}")

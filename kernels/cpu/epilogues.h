@@ -85,25 +85,30 @@ template <int64_t KIND> inline __attribute__((always_inline)) void finished(Some
 
 template <int64_t KIND>
 void end_rows(int64_t rows, int64_t width, int64_t step, float* c, const float* other, float* beside, int64_t before, int64_t after) {
-  for (int64_t j = 0; j < width; j += TOGETHER * L)
+  float edges[3][TOGETHER * L] = {};  // what is left of rows at their end, so that there is one way to compute
+  for (int64_t j = 0; j < width; j += TOGETHER * L) {
+    const bool edge = width - j < TOGETHER * L;
+    const size_t left = sizeof(float) * size_t(width - j);
     for (int64_t row = 0; row < rows; ++row) {  // not along the row: what is fetched ahead there may be what another thread writes
       const int64_t at = row * step + j;
-      Some x, y, z;
-      if (width - j >= TOGETHER * L) {
-        GRADLAB_EACH x[i] = load(c + at + i * L);
-        if (HAS_OTHER[KIND]) { GRADLAB_EACH y[i] = load(other + at + i * L); }
-        finished<KIND>(x, y, z, before, after);
-        if (KIND != GELU_KEPT || before) { GRADLAB_EACH store(c + at + i * L, x[i]); }
-        if (HAS_BESIDE[KIND]) { GRADLAB_EACH store(beside + at + i * L, z[i]); }
-        continue;
+      float *own = edge ? edges[0] : c + at, *kept = edge ? edges[2] : beside + at;
+      const float* given = edge ? edges[1] : other + at;
+      if (edge) {
+        std::memcpy(edges[0], c + at, left);
+        if (HAS_OTHER[KIND]) std::memcpy(edges[1], other + at, left);
       }
-      const size_t left = sizeof(float) * size_t(width - j);
-      std::memset(x, 0, sizeof x), std::memcpy(x, c + at, left);
-      if (HAS_OTHER[KIND]) std::memset(y, 0, sizeof y), std::memcpy(y, other + at, left);
+      Some x, y, z;
+      GRADLAB_EACH x[i] = load(own + i * L);
+      if (HAS_OTHER[KIND]) { GRADLAB_EACH y[i] = load(given + i * L); }
       finished<KIND>(x, y, z, before, after);
-      if (KIND != GELU_KEPT || before) std::memcpy(c + at, x, left);
-      if (HAS_BESIDE[KIND]) std::memcpy(beside + at, z, left);
+      if (KIND != GELU_KEPT || before) { GRADLAB_EACH store(own + i * L, x[i]); }
+      if (HAS_BESIDE[KIND]) { GRADLAB_EACH store(kept + i * L, z[i]); }
+      if (edge) {
+        if (KIND != GELU_KEPT || before) std::memcpy(c + at, edges[0], left);
+        if (HAS_BESIDE[KIND]) std::memcpy(beside + at, edges[2], left);
+      }
     }
+  }
 }
 
 // The pointers are those of the other and of what is beside, as far as the kind has them; both are laid out as c.

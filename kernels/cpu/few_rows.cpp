@@ -13,23 +13,42 @@ inline float total(V x) {
   return found;
 }
 
-// Columns of b that lie one behind the other: a sum along each.
-template <int COLUMNS> inline __attribute__((always_inline)) void along(const float* a, const float* b, int64_t column, int64_t k, float* c) {
-  V sums[COLUMNS][2] = {};
+// Rows of a times columns of b that lie one behind the other: a sum along each.
+template <int ROWS_OF_A, int COLUMNS>
+inline __attribute__((always_inline)) void along(const float* a, int64_t a_row, const float* b, int64_t column, int64_t k, float* c, int64_t c_row) {
+  constexpr int64_t PARTS = int64_t(ROWS_OF_A) * COLUMNS <= 4 ? 2 : 1;  // of a sum, where there are too few sums for none to wait
+  V sums[ROWS_OF_A][COLUMNS][PARTS] = {};
   int64_t i = 0;
-  for (; i + 2 * L <= k; i += 2 * L) {
-    const V low = load(a + i), high = load(a + i + L);
+  for (; i + PARTS * L <= k; i += PARTS * L) {
+#pragma GCC unroll 2
+    for (int64_t p = 0; p < PARTS; ++p) {
+      V x[ROWS_OF_A];
 #pragma GCC unroll 4
-    for (int j = 0; j < COLUMNS; ++j) {
-      sums[j][0] = fused(low, load(b + j * column + i), sums[j][0]);
-      sums[j][1] = fused(high, load(b + j * column + i + L), sums[j][1]);
+      for (int r = 0; r < ROWS_OF_A; ++r) x[r] = load(a + r * a_row + i + p * L);
+#pragma GCC unroll 4
+      for (int j = 0; j < COLUMNS; ++j) {
+        const V y = load(b + j * column + i + p * L);
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS_OF_A; ++r) sums[r][j][p] = fused(x[r], y, sums[r][j][p]);
+      }
     }
   }
-  for (int j = 0; j < COLUMNS; ++j) {
-    float rest = 0;
-    for (int64_t r = i; r < k; ++r) rest += a[r] * b[j * column + r];
-    c[j] = total(sums[j][0] + sums[j][1]) + rest;
-  }
+#pragma GCC unroll 4
+  for (int j = 0; j < COLUMNS; ++j)
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS_OF_A; ++r) {
+      float rest = 0;
+      for (int64_t last = i; last < k; ++last) rest += a[r * a_row + last] * b[j * column + last];
+      c[r * c_row + j] = total(PARTS == 2 ? sums[r][j][0] + sums[r][j][PARTS - 1] : sums[r][j][0]) + rest;
+    }
+}
+
+// The same for all of them: up to 3 rows, which share what is read of b.
+template <int ROWS_OF_A>
+void all_along(const float* a, int64_t a_row, const float* b, int64_t column, int64_t k, int64_t width, float* c, int64_t c_row) {
+  int64_t j = 0;
+  for (; j + SIDE <= width; j += SIDE) along<ROWS_OF_A, SIDE>(a, a_row, b + j * column, column, k, c + j, c_row);
+  for (; j < width; ++j) along<ROWS_OF_A, 1>(a, a_row, b + j * column, column, k, c + j, c_row);
 }
 
 // Numbers of a times rows of b, that are read from end to end, added to a row of c.
@@ -50,7 +69,7 @@ template <int ROWS_OF_B> void across(const float* a, const float* b, int64_t row
 }  // namespace
 
 // Pointers and parameters as of a product (product.h) without batches: m n k, a_row b_row b_column c_row, bias (1: one for each column, 2: one
-// for all), ending. One of b_row and b_column is 1, and what is added for all needs m = 1.
+// for all), ending. One of b_row and b_column is 1, and what is added for all needs m = 1. There are at most 3 rows.
 GRADLAB_KERNEL gradlab_few_rows(char** p, const int64_t* v, int part, int parts) {
   const int64_t m = v[0], n = v[1], k = v[2], a_row = v[3], b_row = v[4], b_column = v[5], c_row = v[6];
   const float *a = (const float*)p[1], *b = (const float*)p[2], *bias = v[7] ? (const float*)p[3] : nullptr;
@@ -63,11 +82,9 @@ GRADLAB_KERNEL gradlab_few_rows(char** p, const int64_t* v, int part, int parts)
     const float* from = b + first * b_column;
     float* to = c + first;
     if (b_row == 1) {
-      for (int64_t i = 0; i < m; ++i) {
-        int64_t j = 0;
-        for (; j + SIDE <= width; j += SIDE) along<SIDE>(a + i * a_row, from + j * b_column, b_column, k, to + i * c_row + j);
-        for (; j < width; ++j) along<1>(a + i * a_row, from + j * b_column, b_column, k, to + i * c_row + j);
-      }
+      if (m == 1) all_along<1>(a, a_row, from, b_column, k, width, to, c_row);
+      else if (m == 2) all_along<2>(a, a_row, from, b_column, k, width, to, c_row);
+      else all_along<3>(a, a_row, from, b_column, k, width, to, c_row);
     } else {
       for (int64_t i = 0; i < m; ++i) std::memset(to + i * c_row, 0, sizeof(float) * size_t(width));
       int64_t r = 0;

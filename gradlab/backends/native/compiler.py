@@ -42,6 +42,12 @@ TUNING = {
     **dict.fromkeys(("chain.cpp", "direct_weight_gradient.cpp", "planes.cpp", "thread_pool.cpp", "guards.cpp"), BY_HAND),
     **dict.fromkeys(("winograd.cpp", "winograd_weight_gradient.cpp", "winograd_tall.cpp", "winograd_weight_gradient_tall.cpp"), BY_HAND),
 }
+# Of these GNU's compiler makes code as fast at -O1, in half the time: their vectors, and what lies in registers, are written down.
+# Winograd's kernels and those behind a pooling lose a tenth to a half by it.
+SOONER = frozenset([
+    "batch_norm.cpp", "batch_norm_backward_chained.cpp", "batch_norm_chained.cpp", "direct_weight_gradient.cpp", "few_rows.cpp",
+    "gemm.cpp",
+])  # fmt: skip
 ALWAYS = ("thread_pool.cpp", "guards.cpp")  # what any program needs soon
 # The dearest to compile begin first.
 DEAREST = (
@@ -109,8 +115,8 @@ def lanes() -> int:
     return 16 if "avx512f" in flags else 8 if "avx" in flags else 4
 
 
-def _own(effort: tuple[str, ...]) -> tuple[str, ...]:
-    """Flags that only one of the compilers knows."""
+def _own(effort: tuple[str, ...], file: str) -> tuple[str, ...]:
+    """Flags for one of the compilers alone."""
     if compiler().is_zig:
         return ("-fno-sanitize=all",)  # which it switches on by itself
     if "Free Software Foundation" not in compiler().version:
@@ -118,7 +124,7 @@ def _own(effort: tuple[str, ...]) -> tuple[str, ...]:
     checks = ("-fsanitize=address", "-fno-omit-frame-pointer") if "address" in os.environ.get("GRADLAB_SANITIZE", "") else ()
     # GNU's jump threading computes apart what a limit gives: two instructions of a clamp in a vector loop become six. At -O2 it would make
     # vectors of loops of a fixed length alone.
-    return ("-fno-thread-jumps", *["-fvect-cost-model=dynamic"] * (effort is VECTORS), *checks)
+    return ("-fno-thread-jumps", *["-fvect-cost-model=dynamic"] * (effort is VECTORS), *["-O1"] * (file in SOONER), *checks)
 
 
 def built(text: str, file: str = "") -> Path:
@@ -134,7 +140,7 @@ def job(text: str, file: str) -> Job:
     source = _text(file) if file else text
     directory = cache_directory("programs")
     effort = TUNING.get(file, LOOPS)
-    flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort))
+    flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort, file))
     target = directory / f"{digest(content(source, *flags), processor())}.so"
     include = (f"-I{MINIMAL_STD}", f"-I{KERNELS}", f"-I{SHARED}")
     cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / 1e6
