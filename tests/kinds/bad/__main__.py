@@ -18,7 +18,7 @@ import gradlab
 from kinds.bad.subjects import FAMILIES, subjects
 
 MEMORY = 3 << 30  # bytes of address space that a child may take beyond what it begins with
-STILL = 150.0  # seconds without a word from a child, after which it is ended
+STILL = 300.0  # seconds without a word from a child, after which it is ended
 
 
 def child(family: str, first: int, place: int, only: str, every: int, of: int) -> None:
