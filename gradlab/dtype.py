@@ -181,6 +181,8 @@ def as_dtype(dtype: Any) -> DType:
     if isinstance(dtype, str):
         return named(dtype)
     try:
+        if not isinstance(dtype, (type, np.dtype)):  # NumPy would take what has a dtype: a tensor, a number
+            raise TypeError("give one of gradlab's, NumPy's, a Python type or a name")
         return from_numpy(np.dtype(dtype))
     except (TypeError, ValueError, SyntaxError) as error:
         raise TypeError(f"dtype: {dtype!r} is not a dtype: {error}") from None

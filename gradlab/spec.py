@@ -97,11 +97,16 @@ def product(a: Spec, b: Spec) -> Spec:
 
 
 def whole(value: Any) -> int:
-    """An integer argument as an int (an unknown size of a graph stays one). Raises TypeError for what is no integer."""
+    """An integer argument as an int (an unknown size of a graph stays one). Raises TypeError for what is no integer, and for a bool, which
+    stands in another's place."""
+    if type(value) is int:
+        return value
     try:
         number: int = value.__index__()
     except AttributeError:
         raise TypeError(f"expected an integer, not {value!r}") from None
+    if isinstance(value, bool):
+        raise TypeError(f"expected an integer, not {value!r}")
     return number
 
 
@@ -112,12 +117,21 @@ def none(dims: Any) -> bool:
 
 def normalize_dim(dim: int, rank: int) -> int:
     """`dim` as a number from 0; raises DimensionError. A 0-d tensor counts as having one dimension, as in PyTorch."""
+    if type(dim) is not int:
+        dim = _dimension(dim)
     limit = max(rank, 1)
     if not -limit <= dim < limit:
         raise DimensionError(
             f"dimension out of range: dim={dim} for a tensor of {rank} dimensions (expected {-limit} to {limit - 1})"
         )
     return dim % limit
+
+
+def _dimension(dim: Any) -> int:
+    try:
+        return whole(dim)
+    except TypeError:
+        raise TypeError(f"a dimension is an integer, not {type(dim).__name__}: {dim!r}") from None
 
 
 def normalize_dims(dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
@@ -131,10 +145,7 @@ def normalize_dims(dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...
         if len(set(dims)) != len(dims):
             raise ShapeError(f"dim {tuple(dim)} names a dimension twice")
     else:
-        try:
-            dims = (normalize_dim(dim.__index__(), rank),)  # type: ignore[union-attr]
-        except AttributeError:
-            raise TypeError(f"a dimension is an integer, not {type(dim).__name__}: {dim!r}") from None
+        dims = (normalize_dim(dim, rank),)
     return dims if rank else ()
 
 

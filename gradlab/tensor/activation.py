@@ -59,7 +59,7 @@ def softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: A
         dim = dim if dim is not None and axis is None else required("softmax", dim, axis)
         input, dim = _ready("softmax", input, dim, dtype)
         if dtype is not None and out is None:  # also under autocast, which computes it in float32
-            return _softmax(input, dim=dim).to(dtype)
+            return _softmax(input, dim=dim).to(dtype=dtype)
         return _softmax(input, dim=dim) if out is None else into("softmax", out, _softmax(input, dim=dim))
     except Exception as error:
         explain(error, "softmax", softmax, (input, dim, dtype), {"axis": axis, "out": out})
@@ -75,7 +75,7 @@ def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axi
         dim = dim if dim is not None and axis is None else required("log_softmax", dim, axis)
         input, dim = _ready("log_softmax", input, dim, dtype)
         if dtype is not None and out is None:  # also under autocast, which computes it in float32
-            return _log_softmax(input, dim=dim).to(dtype)
+            return _log_softmax(input, dim=dim).to(dtype=dtype)
         return _log_softmax(input, dim=dim) if out is None else into("log_softmax", out, _log_softmax(input, dim=dim))
     except Exception as error:
         explain(error, "log_softmax", log_softmax, (input, dim, dtype), {"axis": axis, "out": out})

@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64, needs_floating
 from gradlab.named_errors import explain, named_functions
+from gradlab.spec import whole
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.deprecated_arguments import with_factor
 from gradlab.tensor.rounding import rounds_once
@@ -304,6 +305,7 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
             return _clone(input)
         if not decimals:
             return _round(input)
+        decimals = whole(decimals)
         scale = 10.0 ** max(decimals, -decimals)
         return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
     except Exception as error:

@@ -78,7 +78,7 @@ def _norm(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Any, ...]:
 
 def _powsum(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Any, ...]:
     """The sum of |x| to that power of each tensor."""
-    return tuple((x if dtype is None else x.to(dtype)).abs().pow(ord).sum() for x in self)
+    return tuple((x if dtype is None else x.to(dtype=dtype)).abs().pow(ord).sum() for x in self)
 
 
 def _max(self: Any) -> tuple[Any, ...]:

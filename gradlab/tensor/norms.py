@@ -72,7 +72,7 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool,
                 low, high = (array.item(),) * 2 if array.size == 1 else (array.min(), array.max())
                 if not (least(array.dtype, ord) < low and high < math.inf):
                     found = _relative(x, ord, dims, keepdim)
-        return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
+        return found.to(dtype=dtype) if out is None else into("vector_norm", out, found.to(dtype))
     except Exception as error:
         explain(error, "vector_norm", vector_norm, (input, ord, dims, keepdim), {"out": out})
 
@@ -130,7 +130,7 @@ def norm(
     try:
         dim = dim if axis is None else either("norm", dim, None, axis)
         keepdim = flag("norm", "keepdim", keepdim if keepdims is None else keepdims)
-        x = input if dtype is None else input.to(dtype)
+        x = input if dtype is None else input.to(dtype=dtype)
         floating("norm", x, True)
         if p == "nuc":
             every = dims_of("norm", x, dim)

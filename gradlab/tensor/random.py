@@ -34,7 +34,7 @@ from gradlab.dtype import (
     result_type,
 )  # fmt: skip
 from gradlab.named_errors import named_functions
-from gradlab.spec import broadcast_shapes, count
+from gradlab.spec import broadcast_shapes, count, whole
 from gradlab.tensor import common_arguments
 from gradlab.tensor.complex import complex
 from gradlab.tensor.generator import Generator, draw, undisturbed
@@ -331,6 +331,7 @@ def multinomial(
     """
     if out is not None:
         return common_arguments.into("multinomial", out, multinomial(input, num_samples, replacement, generator=generator), warn=False)
+    num_samples = whole(num_samples)
     *rows, categories = input.shape or (0,)
     words = count(rows) * (num_samples if replacement else categories)
     state, offset = draw(generator, words, input.device)

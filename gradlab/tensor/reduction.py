@@ -63,9 +63,9 @@ def sum(
             keepdim = flag("sum", "keepdim", keepdim)
         dims = _dims("sum", input, dim)
         if dtype is not None:
-            input = input.to(dtype)
+            input = input.to(dtype=dtype)
             if input._array.dtype in HALF and out is None:  # also under autocast, which computes it in float32
-                return _sum(input, dim=dims, keepdim=keepdim).to(dtype)
+                return _sum(input, dim=dims, keepdim=keepdim).to(dtype=dtype)
         elif input._array.dtype not in INEXACT:
             input = input.to(INT64)
         return _sum(input, dim=dims, keepdim=keepdim) if out is None else into("sum", out, _sum(input, dim=dims, keepdim=keepdim))
@@ -88,7 +88,7 @@ def mean(
         if keepdim is not False and keepdim is not True:
             keepdim = flag("mean", "keepdim", keepdim)
         if dtype is not None:
-            input = input.to(dtype)
+            input = input.to(dtype=dtype)
         if input._array.dtype not in INEXACT:
             raise RuntimeError(needs_floating("mean", input.dtype, way="convert with .float() or pass dtype="))
         result = _mean(input, dim=_dims("mean", input, dim), keepdim=keepdim)

@@ -72,7 +72,7 @@ def repeat_interleave(
     if not shape:
         input, shape = reshape(input, 1), (1,)
     if isinstance(repeats, (tuple, list)):
-        repeats = moved(wrap(np.array(repeats, np.int64)), input.device)
+        repeats = moved(wrap(np.array([whole(r) for r in repeats], np.int64)), input.device)
     if isinstance(repeats, Differentiable):
         if len(repeats._array.shape) > 1 or count(repeats._array.shape) not in (1, shape[dim]):
             raise RuntimeError(

@@ -38,7 +38,7 @@ def _dim(name: str, input: Tensor, dim: int) -> int:
 def _summable(input: Tensor, dtype: Any) -> Tensor:
     """In the dtype asked for; integers and truth values as int64."""
     if dtype is not None:
-        return input.to(dtype)
+        return input.to(dtype=dtype)
     return input if input._array.dtype in INEXACT else input.to(INT64)
 
 
@@ -58,7 +58,7 @@ def prod(
     except (IndexError, ValueError) as error:
         raise type(error)(f"prod: {error}") from None
     result = _prod(_summable(input, dtype), dim=dims, keepdim=bool(keepdim))
-    result = result if dtype is None else result.to(dtype)
+    result = result if dtype is None else result.to(dtype=dtype)
     return result if out is None else into("prod", out, result)
 
 
@@ -71,7 +71,7 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: An
     try:
         dim = dim if dim is not None and axis is None else required("cumsum", dim, axis)
         result = _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))
-        result = result if dtype is None else result.to(dtype)
+        result = result if dtype is None else result.to(dtype=dtype)
         return result if out is None else into("cumsum", out, result)
     except Exception as error:
         explain(error, "cumsum", cumsum, (input, dim), {"dtype": dtype, "axis": axis, "out": out})
@@ -85,7 +85,7 @@ def cumprod(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: A
     """
     dim = dim if dim is not None and axis is None else required("cumprod", dim, axis)
     result = _cumprod(_summable(input, dtype), dim=_dim("cumprod", input, dim))
-    result = result if dtype is None else result.to(dtype)
+    result = result if dtype is None else result.to(dtype=dtype)
     return result if out is None else into("cumprod", out, result)
 
 

@@ -15,7 +15,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
 from gradlab.named_errors import explain, flag, named_functions
-from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims
+from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims, whole
 from gradlab.tensor.bits import view_as_dtype
 from gradlab.tensor.common_arguments import either, into, only_tensors, required
 
@@ -254,6 +254,7 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
     """
     try:
         dim = dim if dim is not None and axis is None else required("unsqueeze", dim, axis)
+        dim = dim if type(dim) is int else whole(dim)
         rank = len(input._array.shape) + 1
         if not -rank <= dim < rank:
             raise DimensionError(f"unsqueeze: dimension out of range: dim={dim} (expected {-rank} to {rank - 1})")

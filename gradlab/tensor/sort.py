@@ -81,7 +81,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     topk(values=tensor([3, 2]), indices=tensor([0, 2]))
     """
     dim = dim if axis is None else either("topk", dim, -1, axis)
-    if not hasattr(k, "__index__"):
+    if not hasattr(k, "__index__") or isinstance(k, bool):
         raise TypeError(f"topk: k is an integer, not {type(k).__name__}")
     k = k.__index__()
     if k == 0 and not input._array.shape:
@@ -176,6 +176,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     >>> gl.bincount(gl.tensor([0, 2, 2]))
     tensor([1, 0, 2])
     """
+    minlength = whole(minlength)
     if minlength < 0:
         raise RuntimeError(f"bincount: minlength cannot be negative, got {minlength}")
     if weights is not None and not isinstance(weights, Differentiable):
@@ -240,6 +241,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     >>> gl.histc(gl.tensor([0.0, 1.0, 1.0]), bins=2)
     tensor([1., 2.])
     """
+    bins = whole(bins)
     if bins < 1:
         raise RuntimeError(f"histc: at least one bin, not {bins}")
     if min > max:

@@ -10,7 +10,7 @@ from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, needs_floating
 from gradlab.named_errors import explain, named_functions
-from gradlab.spec import ShapeError, count
+from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.norms import dims_of, vector_norm
 from gradlab.tensor.rounding import rounds_once
@@ -83,6 +83,8 @@ def embedding(
     """
     if len(weight._array.shape) != 2:
         raise RuntimeError(f"embedding: the table has two dimensions, not shape {weight._array.shape}")
+    if padding_idx is not None:
+        padding_idx = whole(padding_idx)
     if max_norm is not None:
         _shorten(weight, input, float(max_norm), float(norm_type))
     if sparse and weight._edge is not None and (mode := current()).tracer is None and mode.vmap is None:
