@@ -145,7 +145,7 @@ def normalize_dims(dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...
         if len(set(dims)) != len(dims):
             raise ShapeError(f"dim {tuple(dim)} names a dimension twice")
     else:
-        dims = (normalize_dim(dim, rank),)
+        dims = (normalize_dim(dim, rank),)  # type: ignore[arg-type]
     return dims if rank else ()
 
 
