@@ -142,8 +142,70 @@ def test_channels_last_memory_is_read_as_it_lies(cuda, precision, case, dtype, m
             driver.order = "forward"
         np.testing.assert_array_equal(*found)
         close(found[0], ops.ROWS[name](*inputs, **params), dtype)
-    last = [k[-1] for k in kernels if k[0] == "convolve_planes"]
+    last = [k[-1] for k in kernels if k[0] in ("convolve_planes", "convolve_ahead")]
     assert any(last) and all(last) is (case != "wider groups")  # 18 channels in a group: its dx alone
+
+
+RINGS = {  # (input, weight, stride, padding, dilation, groups): rows, columns and sums that end within tiles
+    "16 rows": ((2, 12, 9, 7), (16, 12, 3, 3), (1, 1), (1, 1), (1, 1), 1),
+    "31 rows, a sum of 513": ((1, 57, 10, 10), (31, 57, 3, 3), (1, 1), (0, 0), (1, 1), 1),
+    "100 rows": ((1, 40, 11, 9), (100, 40, 3, 2), (2, 1), (1, 0), (1, 2), 1),
+    "257 rows of a line": ((1, 24, 33), (257, 24, 3), (1,), (1,), (1,), 1),
+    "33 rows in groups": ((3, 48, 6, 5), (66, 24, 3, 3), (1, 2), (1, 1), (1, 1), 2),
+}
+MANY_RINGS = [("31 rows, a sum of 513", "tf32"), ("33 rows in groups", "float16")]
+
+
+@pytest.mark.parametrize("shares", [True, False])
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [pytest.param(c, d, marks=() if (c, d) in MANY_RINGS else pytest.mark.whole) for c in RINGS for d in ("tf32", "float16", "bfloat16")],
+)
+def test_tiles_that_are_copied_in_the_background(cuda, precision, monkeypatch, case, dtype, shares):
+    """From compute capability 8.0. Grids that are too small share the sums; bias, activation and what it is taken of come after that."""
+    driver = cuda.driver
+    if driver.capability(0) < (8, 0):
+        pytest.skip("compute capability 8.0 copies in the background")
+    if not shares:
+        monkeypatch.setattr(launch.conv, "MULTIPROCESSORS", 0)
+    monkeypatch.setitem(CASES, case, RINGS[case])
+    kernels, find = [], type(cuda.work).kernel
+    monkeypatch.setattr(type(cuda.work), "kernel", lambda self, file, name, *types: kernels.append(name) or find(self, file, name, *types))
+    precision("high")
+    kind = "float32" if dtype == "tf32" else dtype
+    last = dtype != "tf32" and RINGS[case][1][1] % 8 == 0
+    lie = (lambda a: a) if not last else lambda a: driver.upload(np.moveaxis(a, 1, -1)).transpose(0, a.ndim - 1, *range(1, a.ndim - 1))
+    for name, inputs, params in operands(case, kind):
+        want = ops.ROWS[name](*inputs, **params)
+        arrays = [lie(x) if i == 0 or name == "convolution_dw" else x for i, x in enumerate(inputs)]
+        arrays = [driver.upload(x) if isinstance(x, np.ndarray) else x for x in arrays]
+        for order in ("forward", "random", "warps"):
+            if driver.name == "emulated":
+                driver.order = order
+            made = driver.empty(want.shape, want.dtype)
+            try:
+                getattr(launch.conv, name)(cuda.work, arrays, [made], params)  # not the row: it would launch again what it has prepared
+                found = driver.download(made)
+            finally:
+                if driver.name == "emulated":
+                    driver.order = "forward"
+            close(found, want, dtype)
+    if dtype == "tf32" or last:
+        assert "convolve_ahead" in kernels
+    if case.startswith("31") and dtype == "tf32":
+        assert ("finish_shares" in kernels) is shares
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_end_of_sums_in_shares(cuda, precision, monkeypatch, activation):
+    """The bias, the activation, and the second result that it is taken of."""
+    monkeypatch.setitem(CASES, "ring", RINGS["31 rows, a sum of 513"])
+    precision("high")
+    (_, (x, w, bias), params), *_ = operands("ring", "float32")
+    want = ops.ROWS["convolution_act_sums"](x, w, bias, activation=activation, **params)
+    found = ops.ROWS["convolution_act_sums"](*map(cuda.driver.upload, (x, w, bias)), activation=activation, **params)
+    for got, expected in zip(found, want, strict=True):
+        close(cuda.driver.download(got), expected, "tf32")
 
 
 def test_a_result_in_channels_last_memory(cuda):

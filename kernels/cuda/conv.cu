@@ -235,6 +235,22 @@ __global__ void __launch_bounds__(256) add_shares(const typename Compute<S>::typ
     dw[i] = store<S>(total);
 }
 
+// The shares of a forward pass or of dx, in order, then as the kernels of whole sums end: the bias, `sums`, the activation. channels: of the
+// result; step: from one to the next in memory.
+template <class S>
+__global__ void __launch_bounds__(256) finish_shares(const typename Compute<S>::type* __restrict__ partial, const S* __restrict__ bias,
+                                                     S* __restrict__ result, S* __restrict__ sums, int64 parts, int64 count, int64 channels,
+                                                     int64 step, int activation) {
+    typedef typename Compute<S>::type T;
+    const int64 i = thread_number<int64>();
+    if (i >= count) return;
+    T total = T(0);
+    for (int64 part = 0; part < parts; ++part) total += partial[part * count + i];
+    if (bias) total += load(bias[i / step % channels]);
+    if (sums) sums[i] = store<S>(total);
+    result[i] = store<S>(activated(total, activation));
+}
+
 // ---- groups of few channels: tiles would be nearly empty --------------------------------------------------------------------
 
 // One thread for each output. Index: 32 bits where they can count the elements.

@@ -1,93 +1,10 @@
 // Convolutions of one or two dimensions and their gradients as products of matrices, with tiles of BM x 64 in two stages of shared memory: the
-// next tiles are on their way into registers while the present ones are multiplied. The unrolled windows are never written: `second` is
-// gathered. What is multiplied is said in conv.cu; for dx the weight comes with its first two dimensions swapped in each group.
+// next tiles are on their way into registers while the present ones are multiplied.
 // The order of a sum depends on sizes alone; no atomics.
 #pragma once
-#include "conv_epilogue.cuh"
-#include "mma.cuh"
+#include "conv_planes.cuh"
 
 namespace gradlab {
-
-enum { FORWARD = 0, INPUT = 1, WEIGHT = 2 };
-
-// The same struct is packed in backends/cuda/launch/conv.py. Dimensions of space come as height, width; a missing one has size 1.
-struct Planes {
-    int groups, m, n, k, end_aligned;          // of a group: rows, columns, length of the sum; whether rows of `first` allow 16-byte loads
-    int size[2], places[2], positions[2];      // of the gathered array; of the kernel; of the windows (for dx: of the input's positions)
-    int stride[2], padding[2], dilation[2];
-    unsigned inverse[2];                       // 2^32 / stride, rounded up
-    int image, channel, row, column;           // strides of the gathered array, in elements
-    int result_image, result_row, result_position, result_group;  // of the result (for dw: row of weights)
-    int first_image, first_row, first_group;   // of `first`
-    int gathered_group;                        // where the gathered array's next group begins
-    int activation;                            // of the result; not of dw
-};
-
-struct Spot {  // what one index adds to an element's address and to its place in space
-    int offset, y, x;
-};
-enum { NOWHERE = -(1 << 29) };  // outside, also when two of them are added
-
-template <int Mode>
-__device__ __forceinline__ Spot spot_of_position(const Planes& p, unsigned i) {
-    const unsigned width = p.positions[1], all = p.positions[0] * width, image = i / all, at = i - image * all, y = at / width;
-    Spot spot;
-    if (Mode == INPUT) {
-        spot.y = static_cast<int>(y) + p.padding[0];
-        spot.x = static_cast<int>(at - y * width) + p.padding[1];
-        spot.offset = static_cast<int>(image) * p.image;
-    } else {
-        spot.y = static_cast<int>(y) * p.stride[0] - p.padding[0];
-        spot.x = static_cast<int>(at - y * width) * p.stride[1] - p.padding[1];
-        spot.offset = static_cast<int>(image) * p.image + spot.y * p.row + spot.x * p.column;
-    }
-    return spot;
-}
-// The sum (for dw: the columns) runs over channels and, for each, over places; with Last over places and, for each, over channels.
-template <int Mode, bool Last>
-__device__ __forceinline__ Spot spot_of_place(const Planes& p, unsigned i) {
-    const unsigned width = p.places[1], all = p.places[0] * width;
-    unsigned channel, at;
-    if (Last) {
-        const unsigned channels = (Mode == WEIGHT ? p.n : p.k) / all;
-        at = i / channels;
-        channel = i - at * channels;
-    } else {
-        channel = i / all;
-        at = i - channel * all;
-    }
-    const unsigned y = at / width;
-    Spot spot;
-    spot.y = static_cast<int>(y) * p.dilation[0];
-    spot.x = static_cast<int>(at - y * width) * p.dilation[1];
-    spot.offset = static_cast<int>(channel) * p.channel;
-    if (Mode == INPUT) {
-        spot.y = -spot.y;
-        spot.x = -spot.x;
-    } else {
-        spot.offset += spot.y * p.row + spot.x * p.column;
-    }
-    return spot;
-}
-__device__ __forceinline__ Spot nowhere() {
-    Spot spot;
-    spot.offset = 0;
-    spot.y = spot.x = NOWHERE;
-    return spot;
-}
-// Where an element of the gathered array lies; negative for one that is 0.
-template <int Mode>
-__device__ __forceinline__ int address(const Planes& p, const Spot& a, const Spot& b) {
-    int y = a.y + b.y, x = a.x + b.x, offset = a.offset + b.offset;
-    if (Mode == INPUT) {
-        if ((y | x) < 0) return -1;
-        const int window_y = static_cast<int>(__umulhi(y, p.inverse[0])), window_x = static_cast<int>(__umulhi(x, p.inverse[1]));
-        const int row = p.stride[0] == 1 ? y : window_y, column = p.stride[1] == 1 ? x : window_x;
-        if (row * p.stride[0] != y || column * p.stride[1] != x || row >= p.size[0] || column >= p.size[1]) return -1;
-        return offset + row * p.row + column * p.column;
-    }
-    return static_cast<unsigned>(y) < static_cast<unsigned>(p.size[0]) && static_cast<unsigned>(x) < static_cast<unsigned>(p.size[1]) ? offset : -1;
-}
 
 // Both engines: a warp multiplies 32 rows of `a` [rows x K] by 32 columns of b, [K x columns] or, Turned, [columns x K]. Its lanes have
 // result[i][j][e], at the row and column that `place` says.
@@ -142,7 +59,8 @@ struct FmaTile {
     }
 };
 
-template <class S>
+// Raw: cells are float32 as they came, and are rounded to TensorFloat32 when they are multiplied.
+template <class S, bool Raw = false>
 struct TensorTile {
     typedef float T;
     typedef S Cell;
@@ -150,6 +68,14 @@ struct TensorTile {
     static __device__ __forceinline__ Cell cell(S value) {
         if constexpr (sizeof(S) == 4) return __uint_as_float(tensor_float(value));
         else return value;
+    }
+
+    template <int N>
+    static __device__ __forceinline__ void rounded(unsigned (&cells)[N]) {
+        if constexpr (Raw && sizeof(S) == 4) {
+#pragma unroll
+            for (int i = 0; i < N; ++i) cells[i] = tensor_float(__uint_as_float(cells[i]));
+        }
     }
 
     template <bool Turned>
@@ -169,7 +95,10 @@ struct TensorTile {
         for (int k = 0; k < BK; k += 2 * W) {
             unsigned left[2][4], right[4][2];
 #pragma unroll
-            for (int i = 0; i < 2; ++i) load_blocks<false>(left[i], a + 16 * i * a_width + k);
+            for (int i = 0; i < 2; ++i) {
+                load_blocks<false>(left[i], a + 16 * i * a_width + k);
+                rounded(left[i]);
+            }
 #pragma unroll
             for (int j = 0; j < 4; j += 2) {
                 if constexpr (!Turned && sizeof(S) == 4) {
@@ -185,12 +114,66 @@ struct TensorTile {
                 }
             }
 #pragma unroll
+            for (int j = 0; j < 4; ++j) rounded(right[j]);
+#pragma unroll
             for (int i = 0; i < 2; ++i)
 #pragma unroll
                 for (int j = 0; j < 4; ++j) multiply_add<S>(result[i][j], left[i], right[j]);
         }
     }
 };
+
+// What becomes of a warp's 32 x 32 sums, whose first row and column in the group these are. It turns them round in shared memory, `of_warp`, so
+// that neighbouring lanes write neighbouring columns.
+template <class Engine>
+constexpr int width_of_room(bool turned) { return Engine::SPREAD && !turned ? 33 : 40; }  // against bank conflicts
+
+template <class Engine, class S, class Out, int Mode, bool Last>
+__device__ __forceinline__ void write_sums(typename Engine::T* room, const typename Engine::T (&sum)[2][4][4], const S* __restrict__ bias,
+                                           Out* __restrict__ result, Out* __restrict__ sums, const Planes& p, int first_row, int first_column, int64 part) {
+    typedef typename Engine::T T;
+    constexpr bool Weight = Mode == WEIGHT, Turned = Weight != Last;
+    constexpr int STEPS = sizeof(T) / 2, HEIGHT = 32 / STEPS, WIDTH = width_of_room<Engine>(Turned);
+    const int group = blockIdx.y, lane = threadIdx.x & 31, column = first_column + lane, activation = p.activation;
+    const unsigned all = Weight ? p.places[0] * p.places[1] : p.positions[0] * p.positions[1];
+    int64 to = static_cast<int64>(group) * p.result_group + static_cast<int64>(first_row) * p.result_row + blockIdx.z * part;
+    if (Weight && Last) {
+        const unsigned channels = p.n / all, at = static_cast<unsigned>(column) / channels;
+        to += (column - at * channels) * all + at;
+    } else if (Weight) {
+        to += column;
+    } else {
+        const unsigned image = static_cast<unsigned>(column) / all;
+        to += static_cast<int64>(image) * p.result_image + static_cast<int64>(column - image * all) * p.result_position;
+    }
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        __syncwarp();
+#pragma unroll
+        for (int r = 0; r < 8 / STEPS; ++r)  // of FmaTile 4 rows, of TensorTile 4 columns of each lane's two rows
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int number = step * (8 / STEPS) + r, i = number / 4, j = number % 4;
+                int row, along;
+                Engine::template place<Turned>(i, j, e, row, along);
+                room[(row - step * HEIGHT) * WIDTH + along] = sum[i][j][e];
+            }
+        __syncwarp();
+#pragma unroll 4
+        for (int r = 0; r < HEIGHT; ++r) {
+            const int row = step * HEIGHT + r;
+            if (first_row + row >= p.m || column >= p.n) continue;
+            const int64 at = to + static_cast<int64>(row) * p.result_row;
+            T total = room[r * WIDTH + lane];
+            if (!Weight) {
+                if (bias) total += load(bias[group * p.m + first_row + row]);
+                if (sums) sums[at] = store<Out>(total);
+                total = activated(total, activation);
+            }
+            result[at] = store<Out>(total);
+        }
+    }
+}
 
 // 2 BM threads; a warp has 32 x 32 of the tile. blockIdx.y is the group; blockIdx.z takes `share` numbers of the sum, a multiple of BK, and
 // writes a whole result of its own, `part` elements after the last. bias may be a null pointer, and so may `sums`, which gets what the activation
@@ -341,49 +324,10 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
         }
     }
 
-    // Each warp turns its part of the result round in shared memory, which is free now, so that neighbouring lanes write neighbouring columns.
-    constexpr int STEPS = sizeof(T) / 2, HEIGHT = 32 / STEPS, WIDTH = Engine::SPREAD && !Turned ? 33 : 40;  // against bank conflicts
+    constexpr int HEIGHT = 64 / sizeof(T), WIDTH = width_of_room<Engine>(Turned);
     static_assert(2 * BM / 32 * HEIGHT * WIDTH * sizeof(T) <= sizeof(a_tile), "there is room for it");
-    T* const room = reinterpret_cast<T*>(&a_tile[0][0]) + warp * (HEIGHT * WIDTH);
-    const int lane = threadIdx.x & 31, column = column0 + warp_column + lane, activation = p.activation;
-    const unsigned all = Weight ? p.places[0] * p.places[1] : p.positions[0] * p.positions[1];
-    int64 to = static_cast<int64>(group) * p.result_group + static_cast<int64>(row0 + warp_row) * p.result_row + blockIdx.z * part;
-    if (Weight && Last) {
-        const unsigned channels = p.n / all, at = static_cast<unsigned>(column) / channels;
-        to += (column - at * channels) * all + at;
-    } else if (Weight) {
-        to += column;
-    } else {
-        const unsigned image = static_cast<unsigned>(column) / all;
-        to += static_cast<int64>(image) * p.result_image + static_cast<int64>(column - image * all) * p.result_position;
-    }
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-        __syncwarp();
-#pragma unroll
-        for (int r = 0; r < 8 / STEPS; ++r)  // of FmaTile 4 rows, of TensorTile 4 columns of each lane's two rows
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const int number = step * (8 / STEPS) + r, i = number / 4, j = number % 4;
-                int row, along;
-                Engine::template place<Turned>(i, j, e, row, along);
-                room[(row - step * HEIGHT) * WIDTH + along] = sum[i][j][e];
-            }
-        __syncwarp();
-#pragma unroll 4
-        for (int r = 0; r < HEIGHT; ++r) {
-            const int row = step * HEIGHT + r;
-            if (row0 + warp_row + row >= p.m || column >= p.n) continue;
-            const int64 at = to + static_cast<int64>(row) * p.result_row;
-            T total = room[r * WIDTH + lane];
-            if (!Weight) {
-                if (bias) total += load(bias[group * p.m + row0 + warp_row + row]);
-                if (sums) sums[at] = store<Out>(total);
-                total = activated(total, activation);
-            }
-            result[at] = store<Out>(total);
-        }
-    }
+    T* const room = reinterpret_cast<T*>(&a_tile[0][0]) + warp * (HEIGHT * WIDTH);  // free by now
+    write_sums<Engine, S, Out, Mode, Last>(room, sum, bias, result, sums, p, row0 + warp_row, column0 + warp_column, part);
 }
 
 }  // namespace gradlab

@@ -41,6 +41,15 @@ REVIEWED: dict[str, dict[str, str]] = {
         r"(c\.images|image|number|channel|group|sign) \* .*": CONVOLUTION, r"output / .* \* channels": CONVOLUTION,
         r"tile_row \* tiles": "a number of a block",
     },
+    "conv_planes.cuh": {
+        r".*\b(p\.(image|channel|column|row|places\[1\]|positions\[1\]|(stride|dilation)\[[01]\])|width|all|channels)": OFFSETS,
+    },
+    "conv_ring.cu": {r"BM \* BN": TILE},
+    "conv_ring.cuh": {
+        r".* \* (L[AB]|THREADS|STAGE|NC|BK|BN|\(THREADS / 4\)|\(HEIGHT \* WIDTH\)|WIDTH|HEIGHT)|Stages \* STAGE|sizeof.*": TILE,
+        r"tile_row \* across": "a number of a block", r"static_cast<int>\(tile_row\) \* BM": OFFSETS,
+        r".*\b(p\.positions\[1\]|all|share)": OFFSETS,
+    },
     "conv_tile.cuh": {
         r".* \* [ab]_width": TILE, r"tile_row \* tiles": "a number of a block", r"static_cast<int>\(tile_row\) \* BM": OFFSETS,
         r".*\b(p\.(image|channel|column|row|m|places\[1\]|positions\[1\]|(stride|dilation)\[[01]\])|all|channels|width|share)": OFFSETS,

@@ -113,7 +113,8 @@ for _file, _tensor in (("attention.cu", False), ("attention_tensor.cu", True)):
     for _name in ("attend", "attention_gradient"):
         SPECIAL[f"{_file} {_name}"] = launch.attention.instances(_name, _tensor)
 SPECIAL |= {f"{_file} convolve_planes": launch.conv.instances(_file == "conv_tensor.cu") for _file in launch.conv.PLANES}
-TENSOR, TILED = ("attention_tensor.cu", "conv_tensor.cu"), ("attention.cu", "conv_tile.cu")
+SPECIAL[f"{launch.conv.RING} convolve_ahead"] = launch.conv.ring_instances()
+TENSOR, TILED = ("attention_tensor.cu", "conv_tensor.cu", launch.conv.RING), ("attention.cu", "conv_tile.cu")
 _KERNEL = re.compile(r"(?:template <([^>]*)>\s*)?__global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(")
 
 
@@ -141,7 +142,8 @@ def reach(file: str, name: str) -> tuple[int, int]:
     """The first and the last architecture on which an instance runs (`launch.attention.on_tensor_cores`): products of half types are left
     to tensor cores wherever there are such, on sm_75 of float16 alone, and there only of heads that fit its shared memory."""
     if file in TENSOR:
-        first = 75 if re.search(r"<__half, (?!128,)", name) else 80
+        ring = file == launch.conv.RING or re.search(r"attend<.*, [23]>$", name)  # copies in the background
+        first = 75 if re.search(r"<__half, (?!128,)", name) and not ring else 80
         return first, LAST
     if file in TILED and re.search(r"(attend|attention_gradient|convolve_planes)<__", name):
         return LEAST_ARCHITECTURE, 75

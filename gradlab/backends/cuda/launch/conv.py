@@ -19,14 +19,17 @@ from gradlab.backends.cuda.launch.windows import geometry
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import element_strides
 from gradlab.backends.cuda.types import STORAGE
-from gradlab.dtype import FLOAT64, FLOATING, HALF
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF
 from gradlab.spec import Spec, count
 
 FORWARD, INPUT, WEIGHT = 0, 1, 2
 PLANES = ("conv_tile.cu", "conv_tensor.cu")  # of one or two dimensions: by FMA; on tensor cores
+RING = "conv_ring.cu"  # on tensor cores, with tiles that are copied in the background
+RINGS = {32: (128, 3), 64: (64, 4), 128: (64, 3)}  # by rows of a tile: its columns, and how many tiles lie in the ring
 ACTIVATIONS = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
 NARROW = 16  # rows of the result, up to which its tiles have no more
 FEW = 4  # channels of a group (and outputs) that make its tiles nearly empty
+MULTIPROCESSORS = 132  # of an H100
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
 LARGEST = 2**31 - 1
 MOST_PARTIAL = 1 << 26  # elements of partial sums
@@ -94,12 +97,23 @@ class Operands(NamedTuple):
     last: bool = False  # the gathered array's channels lie beside one another; a weight in `first` has its places before its channels
 
 
-def fits_planes(mode: int, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], params: dict[str, Any]) -> bool:
-    """Whether the kernels of one or two dimensions take the problem: their offsets have 32 bits, places in space 16."""
+def fits_planes(
+    work: Work, mode: int, gathered: Any, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], params: dict[str, Any]
+) -> bool:  # fmt: skip
+    """Whether the kernels of one or two dimensions take the problem: their offsets have 32 bits, places in space 16. What has few rows is
+    for them where their tiles may have few."""
     rows = w[1] if mode == INPUT else w[0] // params["groups"]
+    if len(x) > 4 or (rows <= NARROW and not (rows > FEW and in_a_ring(work, gathered, True, True))):
+        return False
     reach = (n + 2 * p + d * k for n, p, d, k in zip(x[2:], params["padding"], params["dilation"], w[2:], strict=True))
     sizes = (count(x), count(y), count(w))
-    return len(x) <= 4 and rows > NARROW and max(sizes) <= LARGEST // 2 and max((*reach, *params["stride"])) < 1 << 15
+    return max(sizes) <= LARGEST // 2 and max((*reach, *params["stride"])) < 1 << 15
+
+
+def in_a_ring(work: Work, gathered: Any, last: bool, aligned: bool) -> bool:
+    """Whether tiles may be copied in the background: from compute capability 8.0, in pieces of at least 4 bytes. aligned: so is `first`."""
+    pieces = gathered.dtype == FLOAT32 or (last and aligned and element_strides(gathered)[1] == 1)
+    return bool(pieces) and on_tensor_cores(work, gathered.dtype) and work.driver.capability(work.driver.current_device()) >= (8, 0)
 
 
 def two(values: Sequence[int], fill: int) -> tuple[int, ...]:
@@ -115,41 +129,54 @@ def launch_planes(
     m, n, k = sizes
     groups, dtype = params["groups"], o.result.dtype
     tensor = on_tensor_cores(work, dtype)
-    tall = m > 64 and dtype != FLOAT64 and -(-m // 128) * -(-n // 64) * groups >= TARGET_BLOCKS // 8
-    rows = 128 if tall else 64
     cell = cell_bytes(dtype, tensor)
-    step = 64 // cell
-    tiles = -(-m // rows) * -(-n // 64)
-    parts, share = 1, -(-max(k, 1) // step) * step
-    if mode == WEIGHT:
-        parts = max(1, min(TARGET_BLOCKS // (tiles * groups), k // 256, MOST_PARTIAL // (m * n * groups), 1024))
-        share = -(-k // (parts * step)) * step
-        parts = max(1, -(-k // share))
-    gathered = o.gathered
-    strides = element_strides(gathered)
-    space = two(strides[2:], 0)
     # The rows of `first` are read 16 bytes of cells at a time where they all begin and end at such places.
     lanes = 16 // cell
     along = count(y[2:]) if mode == WEIGHT else k
     aligned = all(s % lanes == 0 for s in (*o.first_steps, along)) and work.pointer(o.first) % (lanes * dtype.itemsize) == 0
+    ring = in_a_ring(work, o.gathered, o.last, aligned)
+    tall = m > 64 and dtype != FLOAT64 and -(-m // 128) * -(-n // 64) * groups >= TARGET_BLOCKS // 8
+    rows = 128 if tall else 32 if ring and m <= 32 else 64
+    columns, stages = RINGS[rows] if ring else (64, 0)
+    step = 64 // cell
+    tiles = -(-m // rows) * -(-n // columns)
+    parts = 1
+    if mode == WEIGHT:
+        parts = max(1, min(TARGET_BLOCKS // (tiles * groups), k // 256, MOST_PARTIAL // (m * n * groups), 1024))
+    elif ring and 2 * tiles * groups <= MULTIPROCESSORS:  # most multiprocessors would have nothing to do
+        parts = max(1, min(MULTIPROCESSORS // (tiles * groups), k // 128))
+    share = -(-max(k, 1) // (parts * step)) * step
+    parts = max(1, -(-k // share))
+    gathered = o.gathered
+    strides = element_strides(gathered)
+    space = two(strides[2:], 0)
     stride = two(params["stride"], 1)
     packed = struct.pack(
         "5i2i2i2i2i2i2i2I13i",
         groups, m, n, k, aligned, *two(gathered.shape[2:], 1), *two(w[2:], 1), *two((x if mode == INPUT else y)[2:], 1), *stride,
         *two(params["padding"], 0), *two(params["dilation"], 1), *(0 if s == 1 else -(-(1 << 32) // s) for s in stride),
         strides[0], strides[1], *space, *o.result_steps, *o.first_steps, o.channels * strides[1],
-        ACTIVATIONS[params.get("activation")],
+        ACTIVATIONS[params.get("activation") if parts == 1 else None],
     )  # fmt: skip
-    file = PLANES[tensor]
+
+    def kernel(out: Any) -> Any:
+        if ring:
+            return work.kernel(RING, "convolve_ahead", dtype, out, mode, rows, columns, stages, o.last)
+        return work.kernel(PLANES[tensor], "convolve_planes", dtype, out, mode, rows, o.last)
+
+    threads = rows * columns // 32
     if parts == 1:
-        function = work.kernel(file, "convolve_planes", dtype, dtype, mode, rows, o.last)
-        work.launch_grid(function, (tiles, groups, 1), 2 * rows, o.first, gathered, bias, o.result, sums, packed, np.int32(share), 0)
+        work.launch_grid(kernel(dtype), (tiles, groups, 1), threads, o.first, gathered, bias, o.result, sums, packed, np.int32(share), 0)
         return
     total, wide = o.result.size, work.wide(dtype)
     partial = work.empty((parts, total), wide)
-    function = work.kernel(file, "convolve_planes", dtype, wide, mode, rows, o.last)
-    work.launch_grid(function, (tiles, groups, parts), 2 * rows, o.first, gathered, bias, partial, None, packed, np.int32(share), total)
-    work.launch(work.kernel("conv.cu", "add_shares", dtype), -(-total // 256), 256, partial, o.result, parts, total)
+    work.launch_grid(kernel(wide), (tiles, groups, parts), threads, o.first, gathered, None, partial, None, packed, np.int32(share), total)
+    blocks = -(-total // 256)
+    if mode == WEIGHT:
+        work.launch(work.kernel("conv.cu", "add_shares", dtype), blocks, 256, partial, o.result, parts, total)
+        return
+    ending = (parts, total, m * groups, o.result_steps[1], np.int32(ACTIVATIONS[params.get("activation")]))
+    work.launch(work.kernel("conv.cu", "finish_shares", dtype), blocks, 256, partial, bias, o.result, sums, *ending)
 
 
 def convolution(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -162,7 +189,7 @@ def convolution(work: Work, inputs: list[Any], outputs: list[Any], params: dict[
         return
     m, positions, k = w.shape[0] // groups, count(y.shape[2:]), count(w.shape[1:])
     sizes = (m, x.shape[0] * positions, k)
-    if fits_planes(FORWARD, x.shape, w.shape, y.shape, params):
+    if fits_planes(work, FORWARD, x, x.shape, w.shape, y.shape, params):
         steps, gathered = (w.shape[0] * positions, positions, 1, m * positions), small_strides(work, x)
         last = channels_last(work, gathered, w.shape[1])
         if last:  # a small array; in channels-last memory itself it is no copy
@@ -188,7 +215,7 @@ def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: di
         return
     m, outs, positions, places = w.shape[1], w.shape[0] // groups, count(dx.shape[2:]), count(w.shape[2:])
     sizes = (m, dx.shape[0] * positions, outs * places)
-    if fits_planes(INPUT, dx.shape, w.shape, dy.shape, params):
+    if fits_planes(work, INPUT, dy, dx.shape, w.shape, dy.shape, params):
         gathered = small_strides(work, dy)
         last = channels_last(work, gathered, outs)
         order = (0, 2, 3, 1) if last else (0, 2, 1, 3)
@@ -213,7 +240,7 @@ def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: di
         return
     m, n, positions = dw.shape[0] // groups, count(dw.shape[1:]), count(dy.shape[2:])
     sizes = (m, n, x.shape[0] * positions)
-    if sizes[2] and fits_planes(WEIGHT, x.shape, dw.shape, dy.shape, params):
+    if sizes[2] and fits_planes(work, WEIGHT, x, x.shape, dw.shape, dy.shape, params):
         steps, gathered = (dy.shape[1] * positions, positions, m * positions), small_strides(work, x)
         operands = Operands(dy, steps, gathered, dw.shape[1], dw, (0, n, 1, m * n), channels_last(work, gathered, dw.shape[1]))
         launch_planes(work, WEIGHT, sizes, x.shape, dw.shape, dy.shape, operands, None, params)
@@ -245,13 +272,26 @@ def instances(tensor: bool) -> list[tuple[Any, ...]]:
     """The template arguments of `convolve_planes` that there may be."""
     found: list[tuple[Any, ...]] = []
     for dtype in sorted(FLOATING, key=str):
-        if tensor and dtype == FLOAT64:
+        if tensor and dtype not in HALF:  # float32 goes through a ring on all devices that have tensor cores for it
             continue
         name = STORAGE[dtype.name]
         wide = "float" if dtype in HALF else name
         for rows in (64,) if dtype == FLOAT64 else (64, 128):
             outs = {FORWARD: (name,), INPUT: (name,), WEIGHT: dict.fromkeys((name, wide))}
             found += [(name, out, mode, rows, last) for mode, kinds in outs.items() for out in kinds for last in ("false", "true")]
+    return found
+
+
+def ring_instances() -> list[tuple[Any, ...]]:
+    """The template arguments of `convolve_ahead` that there may be: large tiles are not for sums in shares, half types come in pieces."""
+    found: list[tuple[Any, ...]] = []
+    for dtype in sorted((*HALF, FLOAT32), key=str):
+        name = STORAGE[dtype.name]
+        for rows, (columns, stages) in RINGS.items():
+            for mode in (FORWARD, INPUT, WEIGHT):
+                outs = dict.fromkeys((name, "float") if rows < 128 or mode == WEIGHT else (name,))
+                lasts = ("true",) if dtype in HALF else ("false", "true")
+                found += [(name, out, mode, rows, columns, stages, last) for out in outs for last in lasts]
     return found
 
 
