@@ -152,7 +152,7 @@ def logcumsumexp_gradient(g: Any, x: Any, y: Any, dim: int) -> Any:
     flat = y.masked_fill(infinite, 0)
     falls = (flat - shifted(flat, dim, False, 0)).exp()
     passes = falls.masked_fill(infinite | shifted(infinite, dim, False, True), 0)
-    own = (x.masked_fill(infinite, 0) - flat).exp().masked_fill(infinite, 0)
+    own = (x.masked_fill(infinite, 0) - flat).exp()  # times 0 where y is infinite
     return own * recurrence(passes, g.masked_fill(infinite, 0), dim=dim, reverse=True)
 
 

@@ -51,4 +51,13 @@ EXPLAINED: dict[str, str] = {
     "gradlab/graph/guards/frame_operands.py"
     " | sizes = [i for i in range(variables) if words[i] & _LOW == top - variables + 1]"
     " | sizes = [i for i in range(variables) if words[i] & _LOW == top + variables + 1]": "then the size is counted instead of read",
+    "gradlab/ops/quantized.py"
+    " | both = lower.new_zeros((*w.shape, 2))"
+    " | both = lower.new_ones((*w.shape, 2))": "each place is written in the next line",
+    "gradlab/ops/quantized.py"
+    " | same_dtype(x, x_scale)"
+    " | same_dtype(x_scale, x)": "the same question",
+    "gradlab/ops/gather.py"
+    " | return total.reshape(-1)"
+    " | return total.reshape(-2)": "NumPy takes any negative size for the one to be found",
 }
