@@ -45,6 +45,44 @@ class Convolutions(nn.Module):
         return self.line(f.adaptive_avg_pool2d(x, (5, 7)).mean(2)).softmax(-1)
 
 
+class Pictures(nn.Module):
+    """What pictures whose channels come last meet: tiles that reach over the ends, channels that fill no vector, residuals, poolings."""
+
+    def __init__(self):
+        super().__init__()
+        conv = nn.Conv2d
+        self.first, self.wide, self.odd, self.far = (
+            conv(3, 24, 3, padding=1),
+            conv(24, 32, 3, padding=1),
+            conv(32, 20, 3),
+            conv(20, 32, 3, padding=2),
+        )
+        self.mix, self.less, self.grouped = (
+            conv(32, 32, 1),
+            conv(32, 24, 3, 2, 1, bias=False),
+            conv(24, 40, 3, padding=2, dilation=2, groups=2),
+        )
+        self.each, self.again, self.twice = (
+            conv(40, 40, 3, 2, 1, groups=40),
+            conv(20, 20, 5, padding=2, groups=20),
+            conv(40, 80, 3, 1, 1, groups=40),
+        )
+        self.point, self.shrink, self.norm = conv(80, 16, 1, 2), conv(16, 16, 2, 2), nn.BatchNorm2d(32)
+        self.back = nn.ConvTranspose2d(16, 8, 2, 2)
+
+    def forward(self, x):
+        f = nn.functional
+        x = self.first(x).relu()
+        x = (self.norm(self.wide(x)) + f.pad(x, (0, 0, 0, 0, 4, 4))).relu()
+        x = f.gelu(self.far(self.again(self.odd(x)).tanh()))
+        x = f.silu(self.mix(x) + x) * f.softmax(x, 1)
+        x = f.max_pool2d(x, 2) + f.avg_pool2d(x, 2) + f.max_pool2d(x, 3, 2, 1)[:, :, :8, :8] + f.avg_pool2d(x, 3, 2, 1)[:, :, :8, :8]
+        y = self.grouped(self.less(x).relu())
+        y = self.each(gl.cat([y[:, :8], y[:, 8:]], 1).sigmoid())
+        y = self.point(self.twice(f.interpolate(y, scale_factor=2, mode="nearest")))
+        return gl.cat([self.back(self.shrink(y)).softmax(1).flatten(1), y.amax((2, 3)), x.mean((2, 3))], 1)
+
+
 def batch_norms_seen(model):
     """Batch norms as after training, so that folding them has something to do."""
     for module in model.modules():
@@ -60,6 +98,7 @@ MODELS = {
     "lstm": lambda: (Recurrent(), [gl.randn(3, 4, 5)]),
     "gpt": lambda: (GPT(GPTConfig(vocab_size=30, block_size=70, n_layer=2, n_head=4, n_embd=32)), [gl.randint(0, 30, (2, 70))]),
     "resnet": lambda: (batch_norms_seen(ResNet(1)), [gl.randn(2, 3, 16, 16)]),
+    "pictures": lambda: (batch_norms_seen(Pictures()), [gl.randn(3, 3, 16, 17)]),
     "convolutions": lambda: (batch_norms_seen(Convolutions()), [gl.randn(2, 3, 13, 15)]),
 }
 

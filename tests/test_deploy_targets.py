@@ -137,3 +137,51 @@ def test_what_the_compiler_says_is_passed_on(tmp_path):
     program, _ = traced(nn.Linear(3, 2), gl.ones(2, 3))
     with pytest.raises(TargetError, match=r"target aarch64-linux, cpu no_such_one: the compiler says: .*no_such_one"):
         gl.deploy.build(program, tmp_path, name="net", target="aarch64-linux", cpu="no_such_one")
+
+
+INTEGERS = {  # processors whose own instructions for integer products have to be in the code, by the way that integer_products.h takes
+    "x86_64-linux icelake_server": "vpdpwssd", "x86_64-linux znver4": "vpdpwssd", "x86_64-linux x86_64_v4": "vpmaddwd",
+    "x86_64-linux alderlake": "vpdpwssd", "x86_64-linux x86_64_v3": "vpmaddwd", "x86_64-linux baseline": "",
+    "aarch64-linux generic": "smlal", "aarch64-linux neoverse_n1": "sdot", "aarch64-macos apple_m1": "sdot",
+    "armv7-linux cortex_a7": "vmlal.s16", "wasm32 generic+simd128": "i32x4.dot_i16x8_s", "wasm32 generic": "",
+}  # fmt: skip
+
+
+def few_bits():
+    """Layers of 8 and of 4 bits, and an input."""
+    gl.manual_seed(0)
+    layers = nn.Conv2d(3, 20, 3), nn.ReLU(), nn.Conv2d(20, 20, 3, groups=20), nn.Flatten(), nn.Linear(80, 48), nn.Linear(48, 5)
+    small = gl.ao.quantization.quantize_dynamic(nn.Sequential(*layers), {nn.Linear, nn.Conv2d})
+    small[5] = gl.ao.quantization.quantize_dynamic(layers[5], bits=4)
+    return small, gl.randn(8, 3, 6, 6)
+
+
+@pytest.mark.slow
+@zig
+def test_every_way_of_integer_products_compiles_without_a_warning(tmp_path):
+    """By name of the processor: those that no machine here has, too."""
+    small, x = few_bits()
+    built = gl.deploy.build(traced(small, x)[0], tmp_path, name="small")
+    for name, instruction in INTEGERS.items():
+        target, cpu = name.split()
+        flags = [*targets.FLAGS, "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "-S", "-o", str(tmp_path / "small.s")]
+        targets.zig(["cc", "-target", TARGETS[target].triple, f"-mcpu={cpu}", *flags, str(built.source)], name)
+        assert instruction in (tmp_path / "small.s").read_text(), name
+
+
+@pytest.mark.slow
+@zig
+@pytest.mark.parametrize("name", [name for name in INTEGERS if name.split()[0] in RUNS])
+def test_few_bits_run_everywhere(name, tmp_path):
+    """Sums of integers are exact; the scales of float sums come in with the last bit of a machine's arithmetic."""
+    target, cpu = name.split()
+    if shutil.which(RUNS[target][0]) is None or cpu in ("icelake_server", "znver4", "x86_64_v4", "alderlake"):
+        pytest.skip(f"nothing here runs {name}")
+    small, x = few_bits()
+    program, expected = traced(small, x)
+    built = gl.deploy.build(program, tmp_path, name="small", target=target, cpu=cpu)
+    file = built.program.with_suffix(".mjs") if target == "wasm32" else built.program
+    command = [*RUNS[target], file, built.weights, *arrays_of(built, [x]), tmp_path / "out.npy"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert np.abs(np.load(tmp_path / "out.npy") - expected.numpy()).max() <= 1e-6 * expected.abs().max().item()

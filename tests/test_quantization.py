@@ -268,6 +268,37 @@ def test_pytorchs_names_choose_and_fuse():
             call()
 
 
+def test_every_qconfig_prepares_trains_and_converts():
+    """What the qconfig says about inputs holds in the converted layers: known ranges, the range of each call, or as they are."""
+    gl.manual_seed(6)
+    x = gl.randn(4, 3, 4, 4)
+    wanted = {f"{name}_qconfig": "dynamic" for name in ("default_dynamic", "per_channel_dynamic", "default_dynamic_qat")}
+    wanted["default_weight_only_qconfig"] = "as they are"
+    names = [name for name in Q.__all__ if name.endswith(("_qconfig", "_qconfig_v2")) and isinstance(getattr(Q, name), Q.QConfig)]
+    assert len(names) >= 8
+    for name in names:
+        qconfig = getattr(Q, name)
+        kind = wanted.get(name, "calibrated")
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 5)).eval()
+        whole = model(x)
+        model.qconfig = qconfig
+        for prepare in (Q.prepare, Q.prepare_qat):
+            if prepare is Q.prepare_qat and type(qconfig.activation()) is Q.MinMaxObserver:
+                continue  # an observer alone: refused by prepare_qat, with a message
+            seen = prepare(model).train()
+            seen(x).sum().backward()
+            small = Q.convert(seen.eval())
+            assert f"inputs {kind}" in str(small[0]) and f"inputs {kind}" in str(small[3]), (name, prepare.__name__)
+            assert (small(x) - whole).abs().max() < 0.05 * whole.abs().max(), (name, prepare.__name__)
+        for spec in ({nn.Linear: qconfig}, {"3": qconfig}, {"": qconfig, "0": None}):
+            small = Q.quantize_dynamic(model, spec)
+            assert isinstance(small[0], nn.Conv2d) and isinstance(small[3], Q.QuantizedWeight), (name, spec)
+            assert small[3].dynamic == (kind != "as they are") and (small(x) - whole).abs().max() < 0.05 * whole.abs().max()
+    assert isinstance(Q.quantize_dynamic(model, {"0"})[0], Q.QuantizedWeight)
+    with pytest.raises(ValueError, match="no module '7'"):
+        Q.quantize_dynamic(model, {"7"})
+
+
 @pytest.mark.slow
 def test_convolutions_keep_their_accuracy():
     gl.manual_seed(1)

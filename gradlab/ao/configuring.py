@@ -8,13 +8,21 @@ from typing import Any, NamedTuple, NoReturn
 
 import gradlab as gl
 from gradlab import Tensor, nn
-from gradlab.ao.observers import FakeQuantize, MinMaxObserver, MovingAverageMinMaxObserver, PerChannelMinMaxObserver
+from gradlab.ao.observers import (
+    FakeQuantize,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    NoopObserver,
+    PerChannelMinMaxObserver,
+    PlaceholderObserver,
+)
 
 BACKENDS = ("x86", "fbgemm", "qnnpack", "onednn")
 
 
 class QConfig(NamedTuple):
-    """activation() makes the observer of a layer's inputs (a FakeQuantize in training). Weights are symmetric int8 with a scale for each
+    """activation() makes the observer of a layer's inputs (a FakeQuantize in training; PlaceholderObserver: they are rounded by the range
+    of each call; one without `calculate_qparams`, as NoopObserver: they stay as they are). Weights are symmetric int8 with a scale for each
     output channel, whatever `weight` makes."""
 
     activation: Callable[[], Any]
@@ -25,8 +33,11 @@ default_observer = MinMaxObserver.with_args()
 default_fake_quant = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver)
 _weights = PerChannelMinMaxObserver.with_args()
 default_qconfig = default_per_channel_qconfig = QConfig(default_observer, _weights)
-default_dynamic_qconfig = QConfig(nn.Identity, _weights)
-default_qat_qconfig = QConfig(default_fake_quant, _weights)
+default_qat_qconfig = default_qat_qconfig_v2 = QConfig(default_fake_quant, _weights)
+default_dynamic_qconfig = per_channel_dynamic_qconfig = QConfig(PlaceholderObserver, _weights)
+_by_call = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, averaging_constant=1, is_dynamic=True)
+default_dynamic_qat_qconfig = QConfig(_by_call, _weights)
+default_weight_only_qconfig = QConfig(NoopObserver, _weights)
 
 
 def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:

@@ -94,12 +94,33 @@ class PerChannelMinMaxObserver(MinMaxObserver):
         self.min_val, self.max_val = gl.minimum(self.min_val, low), gl.maximum(self.max_val, high)
 
 
-class FakeQuantize(nn.Module):
-    """An observer, and rounding by what it has seen, with straight-through gradients. In evaluation mode nothing more is seen."""
+class NoopObserver(nn.Identity):
+    """Of inputs that stay as they are: notes nothing."""
 
-    def __init__(self, observer: Any = MovingAverageMinMaxObserver, **settings: Any) -> None:
+    @classmethod
+    def with_args(cls, **settings: Any) -> Callable[[], Any]:
+        """A function that makes one with these settings."""
+        return functools.partial(cls, **settings)
+
+
+class PlaceholderObserver(NoopObserver):
+    """Of inputs that are rounded by the range of each call (`is_dynamic`): notes nothing."""
+
+    def __init__(self, is_dynamic: bool = True) -> None:
+        super().__init__()
+        self.is_dynamic = is_dynamic
+
+
+class FakeQuantize(nn.Module):
+    """An observer, and rounding by what it has seen, with straight-through gradients. In evaluation mode nothing more is seen.
+
+    is_dynamic: what is made of it rounds by the range of each call; so does this with an averaging_constant of 1.
+    """
+
+    def __init__(self, observer: Any = MovingAverageMinMaxObserver, is_dynamic: bool = False, **settings: Any) -> None:
         super().__init__()
         self.activation_post_process = observer(**settings)
+        self.is_dynamic = is_dynamic
         self.observes, self.rounds = True, True
 
     @classmethod
@@ -130,7 +151,7 @@ class FakeQuantize(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         seen = self.activation_post_process
-        if self.training and self.observes:
+        if self.is_dynamic or (self.training and self.observes):
             seen(x)
         if not self.rounds:
             return x

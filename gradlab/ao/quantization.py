@@ -22,12 +22,15 @@ from gradlab.ao.configuring import (
     QuantStub,
     QuantWrapper,
     convert_fx,
+    default_dynamic_qat_qconfig,
     default_dynamic_qconfig,
     default_fake_quant,
     default_observer,
     default_per_channel_qconfig,
     default_qat_qconfig,
+    default_qat_qconfig_v2,
     default_qconfig,
+    default_weight_only_qconfig,
     disable_fake_quant,
     disable_observer,
     enable_fake_quant,
@@ -37,19 +40,30 @@ from gradlab.ao.configuring import (
     get_default_qat_qconfig,
     get_default_qconfig,
     get_default_qconfig_mapping,
+    per_channel_dynamic_qconfig,
     prepare_fx,
     prepare_qat_fx,
 )
-from gradlab.ao.observers import TINY, FakeQuantize, MinMaxObserver, MovingAverageMinMaxObserver, PerChannelMinMaxObserver
+from gradlab.ao.observers import (
+    TINY,
+    FakeQuantize,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    NoopObserver,
+    PerChannelMinMaxObserver,
+    PlaceholderObserver,
+)
 from gradlab.nn import functional as F
 from gradlab.ops import quantized as rows
 
 __all__ = [
-    "DeQuantStub", "FakeQuantize", "MinMaxObserver", "MovingAverageMinMaxObserver", "PerChannelMinMaxObserver", "QConfig", "QuantStub",
-    "QuantWrapper", "QuantizedWeight", "convert", "convert_fx", "default_dynamic_qconfig", "default_fake_quant", "default_observer",
-    "default_per_channel_qconfig", "default_qat_qconfig", "default_qconfig", "disable_fake_quant", "disable_observer",
-    "enable_fake_quant", "enable_observer", "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig", "get_default_qconfig",
-    "get_default_qconfig_mapping", "prepare", "prepare_fx", "prepare_qat", "prepare_qat_fx", "quantize", "quantize_dynamic", "quantize_qat",
+    "DeQuantStub", "FakeQuantize", "MinMaxObserver", "MovingAverageMinMaxObserver", "NoopObserver", "PerChannelMinMaxObserver",
+    "PlaceholderObserver", "QConfig", "QuantStub", "QuantWrapper", "QuantizedWeight", "convert", "convert_fx",
+    "default_dynamic_qat_qconfig", "default_dynamic_qconfig", "default_fake_quant", "default_observer", "default_per_channel_qconfig",
+    "default_qat_qconfig", "default_qat_qconfig_v2", "default_qconfig", "default_weight_only_qconfig", "disable_fake_quant",
+    "disable_observer", "enable_fake_quant", "enable_observer", "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig",
+    "get_default_qconfig", "get_default_qconfig_mapping", "per_channel_dynamic_qconfig", "prepare", "prepare_fx", "prepare_qat",
+    "prepare_qat_fx", "quantize", "quantize_dynamic", "quantize_qat",
 ]  # fmt: skip
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -66,12 +80,13 @@ class Trained(nn.Module):
         if rounds and isinstance(made, MinMaxObserver):
             raise ValueError(f"prepare_qat: the qconfig's activation is a {type(made).__name__}, and makes a FakeQuantize in training")
         if not rounds and isinstance(made, FakeQuantize):
-            made = made.activation_post_process
+            made = PlaceholderObserver() if made.is_dynamic else made.activation_post_process
         self.inputs: Any = made if made is not None else FakeQuantize() if rounds else MinMaxObserver()
+        self.rounds = rounds
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.inputs(x)
-        if not isinstance(self.inputs, FakeQuantize):
+        if not self.rounds:
             found: Tensor = self.layer(x)
             return found
         weight = self.layer.weight
@@ -224,15 +239,18 @@ def prepare_qat(model: nn.Module, mapping: Mapping[Any, Any] | None = None, inpl
 
 
 def convert(module: nn.Module, mapping: Mapping[Any, Any] | None = None, inplace: bool = False) -> nn.Module:
-    """What `prepare` or `prepare_qat` made, with int8 weights and inputs rounded by the ranges that were seen.
+    """What `prepare` or `prepare_qat` made, with int8 weights and inputs rounded by the ranges that were seen; or by the range of each
+    call, or not at all, where the qconfig said so.
 
     RuntimeError where a layer has seen nothing.
     """
     _only("convert", mapping=mapping)
 
     def made(trained: Any) -> QuantizedWeight:
-        seen = trained.inputs.activation_post_process if isinstance(trained.inputs, FakeQuantize) else trained.inputs
-        return QuantizedWeight(trained.layer, 8, seen)
+        seen = trained.inputs
+        if getattr(seen, "is_dynamic", False) or not hasattr(seen, "calculate_qparams"):
+            return QuantizedWeight(trained.layer, 8, None, getattr(seen, "is_dynamic", False))
+        return QuantizedWeight(trained.layer, 8, seen.activation_post_process if isinstance(seen, FakeQuantize) else seen)
 
     return _exchanged(module if inplace else copy.deepcopy(module), (Trained,), made)
 
@@ -257,13 +275,33 @@ def quantize_dynamic(
 ) -> nn.Module:  # fmt: skip
     """A model whose layers have int8 (bits=4: linear layers int4) weights; inputs are rounded to 8 bits by the range of each call.
 
-    qconfig_spec: the classes of layers (default: linear layers, as in PyTorch). activations: False leaves inputs as they are.
+    qconfig_spec: the classes of layers, or names of modules, or a dictionary from these to a qconfig (None: stays as it is); by default
+    linear layers, as in PyTorch. activations: False leaves inputs as they are, as does a qconfig whose activation is a NoopObserver.
     dtype: gl.int8 alone; mapping is PyTorch's, and stays None.
     """
     if dtype is not gl.int8 or mapping is not None:
         raise NotImplementedError("quantize_dynamic: dtype is gl.int8 (bits=4 for int4 weights), and mapping is None")
-    kinds = tuple(qconfig_spec) if qconfig_spec is not None else (nn.Linear,)
-    if odd := [kind for kind in kinds if kind not in LAYERS]:
+    spec = qconfig_spec if isinstance(qconfig_spec, Mapping) else dict.fromkeys(qconfig_spec or (nn.Linear,), default_dynamic_qconfig)
+    if odd := [kind for kind in spec if kind not in LAYERS and not isinstance(kind, str)]:
         raise NotImplementedError(f"quantize_dynamic: {odd[0]!r} is no layer of {', '.join(layer.__name__ for layer in LAYERS)}")
-    make = lambda layer: QuantizedWeight(layer, bits if isinstance(layer, nn.Linear) else 8, None, activations)
-    return _exchanged(model if inplace else copy.deepcopy(model), kinds, make)
+    model = model if inplace else copy.deepcopy(model)
+    if missing := [name for name in spec if isinstance(name, str) and name not in dict(model.named_modules())]:
+        raise ValueError(f"quantize_dynamic: the model has no module {missing[0]!r}")
+    named = {id(model.get_submodule(name)): qconfig for name, qconfig in spec.items() if isinstance(name, str)}
+
+    def walked(module: nn.Module, given: Any) -> nn.Module:
+        """given: the qconfig of a named module around it, as a tuple of one."""
+        given = (named[id(module)],) if id(module) in named else given
+        if isinstance(module, LAYERS):
+            kind = next((kind for kind in LAYERS if isinstance(module, kind)), None)
+            qconfig = given[0] if given else spec.get(type(module), spec.get(kind))
+            if qconfig is None:
+                return module
+            rounds = activations and type(qconfig.activation()) not in (NoopObserver, nn.Identity)
+            return QuantizedWeight(module, bits if isinstance(module, nn.Linear) else 8, None, rounds)
+        for name, child in list(module.named_children()):
+            if not isinstance(child, (Trained, QuantizedWeight)):
+                setattr(module, name, walked(child, given))
+        return module
+
+    return walked(model, ())

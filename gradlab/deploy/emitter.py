@@ -166,7 +166,7 @@ class Emitter:
     def copy(self, source: Place, target: Place) -> None:
         """Copy, element by element, also between dtypes."""
         same = source.dtype == target.dtype and source.dtype.name != "bool"
-        if same and source.contiguous and target.contiguous:
+        if same and ((source.contiguous and target.contiguous) or (source.channels_last and target.channels_last)):
             self.line(f"memcpy({self.pointer(target)}, {self.pointer(source)}, {target.size * target.dtype.itemsize})")
             return
         if "float16" in source.dtype.name + target.dtype.name:
@@ -197,10 +197,12 @@ def copy_text(source: Place, target: Place) -> str:
     value = (
         "a[{a}]" if source.dtype == target.dtype and source.dtype.name != "bool" else stored(loaded("a[{a}]", source.dtype), target.dtype)
     )
+    order = sorted(range(len(target.shape)), key=lambda d: -target.strides[d])
+    shape, from_steps, to_steps = ([values[d] for d in order] for values in (target.shape, source.strides, target.strides))
     return "\n".join([
         "static void @F(const void *p0, void *p1) {",
         f"  const {x.storage} *a0 = p0;", f"  {y.storage} *b0 = p1;",
-        *nest(target.shape, [("a", f"const {x.storage} *", source.strides), ("b", f"{y.storage} *", target.strides)],
+        *nest(shape, [("a", f"const {x.storage} *", from_steps), ("b", f"{y.storage} *", to_steps)],
               lambda at: [f"b[{at['b']}] = {value.format(a=at['a'])};"]),
         "}",
     ])  # fmt: skip

@@ -74,6 +74,8 @@ def emit_loop(calls: Sequence[Call], stored_values: Sequence[Value], places: dic
             if v.spec.dtype.name in ("float16", "bfloat16"):
                 out.part("half.h")
         bodies.append(out.function(text, "f"))
+    like = places[stored_values[0].id].strides
+    order = sorted(range(len(shape)), key=lambda d: -like[d])  # pictures whose channels come last are walked as they lie
     operands: list[tuple[str, str, Sequence[int]]] = []
     names: dict[int, str] = {}
     heads, pointers, arguments = [], [], []
@@ -81,7 +83,8 @@ def emit_loop(calls: Sequence[Call], stored_values: Sequence[Value], places: dic
         const = "const " if i < len(loads) else ""
         kind = f"{const}{ctype(v.spec.dtype).storage} *"
         place = places[v.id]
-        operands.append((f"a{i}_", kind, broadcast(place, shape)))
+        steps = broadcast(place, shape)
+        operands.append((f"a{i}_", kind, [steps[d] for d in order]))
         heads.append(f"{const}void *p{i}")
         pointers.append(f"  {kind}const a{i}_0 = p{i};")
         arguments.append(place)
@@ -108,7 +111,7 @@ def emit_loop(calls: Sequence[Call], stored_values: Sequence[Value], places: dic
     work = math.prod(shape) * sum(map(cost, calls))
     function = [
         f"static void @F({', '.join(heads)}) {{", *pointers,
-        *nest(shape, operands, body, parallel=work > WORTH), "}",
+        *nest([shape[d] for d in order], operands, body, parallel=work > WORTH), "}",
     ]  # fmt: skip
     out.call("\n".join(function), *arguments)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,25 +16,31 @@ from gradlab.deploy.flow import bodies, emit_flow, is_flow
 from gradlab.deploy.freezing import Frozen
 from gradlab.deploy.loops import activation_case, emit_loop, scalar_files, why_not
 from gradlab.deploy.rows import convs, indexing, movements, products, quantized, reductions, rowwise
+from gradlab.deploy.rows.pictures import channels_in_order
 from gradlab.deploy.types import TYPES, Unsupported, ctype
 from gradlab.deploy.weights import Weights
 from gradlab.dtype import HALF
 from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
+from gradlab.graph.passes.channels_last import channels_last
 from gradlab.graph.passes.replacing import is_ours
 from gradlab.kernel import source_folders
 from gradlab.spec import Spec, count
 
 KERNELS, _ = source_folders("cpu")
 FAMILIES = (products, convs, quantized, reductions, rowwise, movements, indexing)
-ORDER = ("half.h", "gemm.c", "conv.c", "products.c", "quantized.c", "rowwise.c", "attention.c", "order.c")
+ORDER = ("half.h", "gemm.c", "conv.c", "pictures.c", "winograd.c", "products.c", "quantized.c", "rowwise.c", "attention.c", "order.c")
 # Rows that only move elements: half types stay what they are. All others compute them in float.
 MOVES = frozenset([
     "cat", "flip", "slice_backward", "slice_scatter", "diagonal_embed", "diagonal_scatter", "tril", "triu", "pad", "im2col", "view",
     "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold", "as_strided", "embedding", "index",
     "index_put", "index_backward", "gather", "scatter", "scatter_add", "gather_backward",
 ])  # fmt: skip
+# Rows that write pictures whose channels come last.
+ANY_ORDER = frozenset(
+    ["convolution", "max_pool", "avg_pool", "cat", "pad", "resample", "resample_backward", "slice_backward", "slice_scatter"]
+)
 _FILL = re.compile(r"@F(\d+)@( \+ (\d+))?")
 _SHARED = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)  # headers of gradlab's own kernels; their includes of each other stay out
 _OWN = re.compile(r"@C(\d+)@( \+ (\d+))?")
@@ -110,8 +116,10 @@ def generate(frozen: Frozen, name: str, static: bool = False) -> Text:
 
 def _written(frozen: Frozen, out: Emitter, named: tuple[str, str]) -> tuple[Line, Arranged]:
     """The lines of a program, or of a body. named: what its inputs and outputs are called."""
-    line = Line(frozen.calls, frozen.graph.inputs, frozen.fixed, frozen.outputs, [])
-    arranged = arrange(line)
+    graph = replace(frozen.graph, calls=frozen.calls, outputs=frozen.outputs)
+    graph = graph if out.small else channels_last(graph)
+    line = Line(graph.calls, graph.inputs, frozen.fixed, graph.outputs, [])
+    arranged = arrange(line, last=graph.last)
     names = {ARENA: "A"}
     names.update({FIRST + i: named[0].format(i) for i in range(len(line.inputs))})
     names.update({FIRST + len(line.inputs) + i: named[1].format(i) for i in range(len(line.outputs))})
@@ -145,16 +153,22 @@ def _loop(calls: list[Call], arranged: Arranged, out: Emitter) -> None:
 
 
 def _call(call: Call, arranged: Arranged, frozen: Frozen, out: Emitter) -> None:
+    places = arranged.places
+    if call.op.name == "clone":
+        out.copy(places[call.inputs[0].id], places[call.outputs[0].id])
+        return
     if call.op.name not in EMIT and not is_flow(call):
         _loop([call], arranged, out)
         return
-    places = arranged.places
     activation, adds = frozen.endings.get(call.outputs[0].id, ("", False))
     given = call.inputs[:-1] if adds else call.inputs
     inputs: list[Any] = [places[x.id] if isinstance(x, Value) else x for x in given]
     outputs = [places[v.id] for v in call.outputs]
     known = [frozen.known.get(x.id) if isinstance(x, Value) else None for x in given]
     step = Step(call, inputs, outputs, known, activation, places[call.inputs[-1].id] if adds else None)
+    copies: list[tuple[Place, Place]] = []
+    if call.op.name not in ANY_ORDER and not all(place.contiguous for place in outputs):
+        step, copies = channels_in_order(step, out)
     try:
         if is_flow(call):
             emit_flow(step, out, _body)
@@ -164,6 +178,8 @@ def _call(call: Call, arranged: Arranged, frozen: Frozen, out: Emitter) -> None:
             EMIT[call.op.name](step, out)
     except Unsupported as error:
         raise Refused(f"{call.op.name}: {error}{_where(call)}") from None
+    for made, place in copies:
+        out.copy(made, place)
 
 
 def _in_float(step: Step, out: Emitter) -> None:
@@ -285,7 +301,7 @@ def _file(
     parts = [(RUNTIME / "base.h").read_text(), *_scalars(out)]
     for file in ORDER:
         parts += [_template(f, dtype) for f, dtype in out.parts if f == file]
-    body = "\n".join(parts).replace("@ACTIVATIONS", "\n".join(cases))
+    body = "\n".join(parts).replace("@ACTIVATIONS", "\n".join(cases)).replace("@RELU", str(out.activations.get("relu", -1)))
     functions = "\n\n".join(text.replace("@F", own) for text, own in out.functions.items())
     unused = "".join(f" (void){name};" for name in ("team", "W", "A", "S", "X", "Y"))
     for head, texts in out.bodies:

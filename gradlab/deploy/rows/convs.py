@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.native.place import Place
-from gradlab.deploy.emitter import Emitter, Step, emits
+from gradlab.deploy.emitter import Emit, Emitter, Step, emits
+from gradlab.deploy.rows import pictures
 from gradlab.deploy.rows.products import FLOAT32, constant, written
 from gradlab.deploy.types import ctype
 
 BLOCK = 160 * 1024  # bytes of gathered columns, which stay in the second-level cache
+
+
+def _in_order(row: Emit, step: Step, out: Emitter) -> None:
+    """A row that writes its dimensions in order, and copies of what it wrote."""
+    step, copies = pictures.channels_in_order(step, out)
+    row(step, out)
+    for made, place in copies:
+        out.copy(made, place)
 
 
 @emits("convolution")
@@ -23,6 +32,11 @@ def convolution(step: Step, out: Emitter) -> None:
     if not y.size:
         return
     rank = len(x.shape) - 2
+    if y.dtype == FLOAT32 and rank <= 2 and pictures.convolve(step, out):
+        return
+    if not y.contiguous:
+        _in_order(convolution, step, out)
+        return
     if y.dtype != FLOAT32 or rank > 2:
         _direct(step, out)
         return
@@ -168,13 +182,19 @@ def _windows(step: Step, out: Emitter, geometry: tuple[Any, ...], body: Any, hea
 
 @emits("max_pool")
 def max_pool(step: Step, out: Emitter) -> None:
-    x = out.dense(step.inputs[0])
     values = step.outputs[0]
-    indices = step.output(1)
     if not values.size:
         return
+    out.scalar(values.dtype)
+    suffix = ctype(values.dtype).suffix
+    if pictures.pool(step, out, _lowest(values.dtype), f"gl_maximum_{suffix}({{v}}, {{a}})", "{a}"):
+        return
+    if not all(place.contiguous for place in step.outputs):
+        _in_order(max_pool, step, out)
+        return
+    x = out.dense(step.inputs[0])
+    indices = step.output(1)
     kind = ctype(x.dtype)
-    out.scalar(x.dtype)
     p = step.params
     plane = math.prod(x.shape[2:])
     heads = [f"  const {kind.storage} *const x = p0;", f"  {kind.storage} *const y = p1;"]
@@ -200,12 +220,17 @@ def _lowest(dtype: Any) -> str:
 
 @emits("avg_pool")
 def avg_pool(step: Step, out: Emitter) -> None:
-    x = out.dense(step.inputs[0])
-    y = step.outputs[0]
+    y, p = step.outputs[0], step.params
     if not y.size:
         return
-    kind = ctype(x.dtype).storage
-    p = step.params
+    kind = ctype(y.dtype).storage
+    divisor = p["divisor"] if p["divisor"] is not None else math.prod(p["kernel"])
+    if pictures.pool(step, out, f"({kind})0", "{a} + {v}", f"({{a}}) / ({kind}){divisor}"):
+        return
+    if not y.contiguous:
+        _in_order(avg_pool, step, out)
+        return
+    x = out.dense(step.inputs[0])
     sizes, kernel, stride, padding = x.shape[2:], p["kernel"], p["stride"], p["padding"]
     heads = [f"  const {kind} *const x = p0;", f"  {kind} *const y = p1;"]
     start = [f"const {kind} *const own = x + p * {math.prod(sizes)};", f"{kind} sum = 0;"]

@@ -42,7 +42,7 @@ def multiply(
     out.part("gemm.c")
     out.line(
         f"gl_multiply(&team, &(const gl_product){{{m}, {n}, {k}, {constant(a)}, {a_steps[0]}, {a_steps[1]}, {constant(panels)}, {k}, "
-        f"{written(c)}, {n}, {{{constant(bias)}, NULL, {constant(add)}, {activation}}}}})"
+        f"{written(c)}, {n}, {{{constant(bias)}, NULL, {constant(add)}, {activation}}}, NULL, NULL, 1, {k}}})"
     )
 
 

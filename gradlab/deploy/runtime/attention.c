@@ -26,7 +26,7 @@ GL_UNUSED static void gl_attention(const gl_team *team, const gl_attention_shape
       const gl_finish plain = {NULL, NULL, NULL, 0};
       const float *own_q = q + n * s->q[0] + h * s->q[1] + i * s->q[2];
       float *own_y = y + n * s->y[0] + h * s->y[1] + i * s->y[2];
-      const gl_product first = {rows, limit, s->width, own_q, s->q[2], 1, packed_k, s->width, scores, keys, plain};
+      const gl_product first = {rows, limit, s->width, own_q, s->q[2], 1, packed_k, s->width, scores, keys, plain, NULL, NULL, 1, s->width};
       gl_multiply_part(&first, 0, rows, 0, limit);
       float total[GL_QUERIES];
       for (int64_t r = 0; r < rows; ++r) {
@@ -48,7 +48,7 @@ GL_UNUSED static void gl_attention(const gl_team *team, const gl_attention_shape
         if (lse != NULL) lse[job * s->rows + i + r] = gl_log_f32(total[r] == 0.0f ? 1.0f : total[r]) + top;
         total[r] = 1.0f / (total[r] == 0.0f ? 1.0f : total[r]);
       }
-      const gl_product second = {rows, s->values, limit, scores, keys, 1, packed_v, s->keys, own_y, s->y[2], plain};
+      const gl_product second = {rows, s->values, limit, scores, keys, 1, packed_v, s->keys, own_y, s->y[2], plain, NULL, NULL, 1, limit};
       gl_multiply_part(&second, 0, rows, 0, s->values);
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < s->values; ++j) own_y[r * s->y[2] + j] *= total[r];

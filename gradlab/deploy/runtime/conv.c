@@ -61,7 +61,7 @@ GL_UNUSED static void gl_convolve(const gl_team *team, const gl_window *w, const
     const float *from = x + (image * w->inputs + group * per_group) * plane;
     for (int64_t j = 0; j < width; j += 16) gl_gather_panel(w, from, first + j, panels + j * k);
     const int64_t start = (image * w->outputs + group * rows) * places + first;
-    gl_product q = {rows, width, k, weight + group * rows * k, k, 1, panels, k, y + start, places, finish};
+    gl_product q = {rows, width, k, weight + group * rows * k, k, 1, panels, k, y + start, places, finish, NULL, NULL, 1, k};
     if (finish.row_bias != NULL) q.finish.row_bias = finish.row_bias + group * rows;
     if (finish.add != NULL) q.finish.add = finish.add + start;
     gl_multiply_part(&q, 0, rows, 0, width);

@@ -9,6 +9,8 @@ typedef __m512 gl_v;
 #define GL_LOAD(p) _mm512_loadu_ps(p)
 #define GL_STORE(p, v) _mm512_storeu_ps(p, v)
 #define GL_SPREAD(x) _mm512_set1_ps(x)
+#define GL_ADD(a, b) _mm512_add_ps(a, b)
+#define GL_POSITIVE(a) _mm512_max_ps(_mm512_setzero_ps(), a)
 #define GL_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
@@ -19,6 +21,8 @@ typedef __m256 gl_v;
 #define GL_LOAD(p) _mm256_loadu_ps(p)
 #define GL_STORE(p, v) _mm256_storeu_ps(p, v)
 #define GL_SPREAD(x) _mm256_set1_ps(x)
+#define GL_ADD(a, b) _mm256_add_ps(a, b)
+#define GL_POSITIVE(a) _mm256_max_ps(_mm256_setzero_ps(), a)
 #define GL_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
@@ -28,6 +32,8 @@ typedef float32x4_t gl_v;
 #define GL_LOAD(p) vld1q_f32(p)
 #define GL_STORE(p, v) vst1q_f32(p, v)
 #define GL_SPREAD(x) vdupq_n_f32(x)
+#define GL_ADD(a, b) vaddq_f32(a, b)
+#define GL_POSITIVE(a) vmaxq_f32(vdupq_n_f32(0.0f), a)
 #if defined(__aarch64__)
 #define GL_ROWS 6
 #else /* 16 registers */
@@ -47,6 +53,8 @@ typedef v128_t gl_v;
 #define GL_LOAD(p) wasm_v128_load(p)
 #define GL_STORE(p, v) wasm_v128_store(p, v)
 #define GL_SPREAD(x) wasm_f32x4_splat(x)
+#define GL_ADD(a, b) wasm_f32x4_add(a, b)
+#define GL_POSITIVE(a) wasm_f32x4_max(wasm_f32x4_splat(0.0f), a)
 #define GL_FMA(a, b, c) wasm_f32x4_add(wasm_f32x4_mul(a, b), c)
 #elif defined(__SSE2__)
 #include <emmintrin.h>
@@ -57,6 +65,8 @@ typedef __m128 gl_v;
 #define GL_LOAD(p) _mm_loadu_ps(p)
 #define GL_STORE(p, v) _mm_storeu_ps(p, v)
 #define GL_SPREAD(x) _mm_set1_ps(x)
+#define GL_ADD(a, b) _mm_add_ps(a, b)
+#define GL_POSITIVE(a) _mm_max_ps(_mm_setzero_ps(), a)
 #define GL_FMA(a, b, c) _mm_add_ps(_mm_mul_ps(a, b), c)
 #else
 #define GL_LANES 1
@@ -66,6 +76,8 @@ typedef float gl_v;
 #define GL_LOAD(p) (*(p))
 #define GL_STORE(p, v) (*(p) = (v))
 #define GL_SPREAD(x) (x)
+#define GL_ADD(a, b) ((a) + (b))
+#define GL_POSITIVE(a) ((a) < 0.0f ? 0.0f : (a))
 #define GL_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 #define GL_PER_PANEL (16 / GL_LANES)
@@ -78,8 +90,13 @@ typedef float gl_v;
 
 /* What happens to the result (depth: rows of each panel, of which the first k are used): + bias of its column or row, + another matrix of its layout, then a function of each element. */
 typedef struct { const float *column_bias, *row_bias, *add; int activation; } gl_finish;
-typedef struct { int64_t m, n, k; const float *a; int64_t a_row, a_column; const float *panels; int64_t depth; float *c; int64_t c_row; gl_finish finish; } gl_product;
+/* rows: NULL, or where A's rows begin; these then have their numbers in `segments` runs of that length, `jumps` from one to the next. */
+typedef struct {
+  int64_t m, n, k; const float *a; int64_t a_row, a_column; const float *panels; int64_t depth; float *c; int64_t c_row; gl_finish finish;
+  const int32_t *rows, *jumps; int64_t segments, run;
+} gl_product;
 
+#define GL_RELU @RELU /* the activation that products compute themselves */
 GL_APART void gl_activate(int kind, float *x, int64_t n) {
   (void)x;
   (void)n;
@@ -95,7 +112,7 @@ GL_APART void gl_copy_part(const gl_product *q, int rows, int64_t column, const 
     for (int64_t j = 0; j < q->n - column; ++j)
       c[r * q->c_row + j] = part[r * wide + j] + (q->finish.column_bias != NULL ? q->finish.column_bias[column + j] : 0.0f);
 }
-/* What follows the sums, while they are in the first-level cache. */
+/* What follows the sums of the last columns. */
 GL_APART void gl_complete(const gl_product *q, int64_t row, int rows, int64_t column, int64_t width) {
   for (int r = 0; r < rows; ++r) {
     float *c = q->c + (row + r) * q->c_row + column;
@@ -103,38 +120,50 @@ GL_APART void gl_complete(const gl_product *q, int64_t row, int rows, int64_t co
       const float *more = q->finish.add + (row + r) * q->c_row + column;
       for (int64_t j = 0; j < width; ++j) c[j] += more[j];
     }
-    if (q->finish.activation != 0) gl_activate(q->finish.activation, c, width);
+    if (q->finish.activation == GL_RELU)
+      for (int64_t j = 0; j < width; ++j) c[j] = c[j] < 0.0f ? 0.0f : c[j];
   }
 }
 
 GL_INLINE void gl_tile(const int rows, const int panels, const gl_product *q, int64_t row, int64_t column) {
-  const int64_t k = q->k, step = q->depth * 16, left = q->n - column;
+  const int64_t step = q->depth * 16, left = q->n - column;
   const float *a[GL_ROWS];
   const float *b = q->panels + column * q->depth;
   gl_v sum[GL_ROWS][4 * GL_PER_PANEL];
   const bool whole = left >= 16 * panels;
   GL_UNROLL for (int r = 0; r < rows; ++r) {
-    a[r] = q->a + (row + r) * q->a_row;
+    a[r] = q->rows != NULL ? q->a + q->rows[row + r] : q->a + (row + r) * q->a_row;
     GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
       if (q->finish.row_bias != NULL) sum[r][v] = GL_SPREAD(q->finish.row_bias[row + r]);
       else if (q->finish.column_bias != NULL && whole) sum[r][v] = GL_LOAD(q->finish.column_bias + column + v * GL_LANES);
       else sum[r][v] = GL_SPREAD(0.0f);
     }
   }
-  const int64_t along = q->a_column;
-  for (int64_t i = 0; i < k; ++i) {
-    gl_v line[4 * GL_PER_PANEL];
-    GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
-      line[v] = GL_LOAD(b + (v / GL_PER_PANEL) * step + i * 16 + (v % GL_PER_PANEL) * GL_LANES);
-      if (rows > 1) GL_KEEP(line[v]);
-    }
-    GL_UNROLL for (int r = 0; r < rows; ++r) {
-      const gl_v factor = GL_SPREAD(a[r][i * along]);
-      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_FMA(factor, line[v], sum[r][v]);
+  const int64_t along = q->a_column, segments = q->rows != NULL ? q->segments : 1, run = q->rows != NULL ? q->run : q->k;
+  for (int64_t s = 0; s < segments; ++s) {
+    if (s > 0) GL_UNROLL for (int r = 0; r < rows; ++r) a[r] += q->jumps[s];
+    for (int64_t i = 0; i < run; ++i, b += 16) {
+      gl_v line[4 * GL_PER_PANEL];
+      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
+        line[v] = GL_LOAD(b + (v / GL_PER_PANEL) * step + (v % GL_PER_PANEL) * GL_LANES);
+        if (rows > 1) GL_KEEP(line[v]);
+      }
+      GL_UNROLL for (int r = 0; r < rows; ++r) {
+        const gl_v factor = GL_SPREAD(a[r][i * along]);
+        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_FMA(factor, line[v], sum[r][v]);
+      }
     }
   }
   float *c = q->c + row * q->c_row + column;
   if (whole) {
+    if (q->finish.add != NULL) {
+      const float *more = q->finish.add + row * q->c_row + column;
+      GL_UNROLL for (int r = 0; r < rows; ++r)
+        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_ADD(sum[r][v], GL_LOAD(more + r * q->c_row + v * GL_LANES));
+    }
+    if (q->finish.activation == GL_RELU)
+      GL_UNROLL for (int r = 0; r < rows; ++r)
+        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_POSITIVE(sum[r][v]);
     GL_UNROLL for (int r = 0; r < rows; ++r)
       GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) GL_STORE(c + r * q->c_row + v * GL_LANES, sum[r][v]);
   } else {
@@ -142,8 +171,8 @@ GL_INLINE void gl_tile(const int rows, const int panels, const gl_product *q, in
     GL_UNROLL for (int r = 0; r < rows; ++r)
       GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) GL_STORE(part + (r * panels * GL_PER_PANEL + v) * GL_LANES, sum[r][v]);
     gl_copy_part(q, rows, column, part, 16 * panels, c);
+    gl_complete(q, row, rows, column, left);
   }
-  if (q->finish.add != NULL || q->finish.activation != 0) gl_complete(q, row, rows, column, whole ? 16 * panels : left);
 }
 
 GL_APART void gl_strip(const gl_product *q, int64_t row, int64_t rows, int64_t column, int64_t end) {
@@ -183,12 +212,17 @@ GL_APART void gl_multiply_part(const gl_product *q, int64_t row, int64_t row_end
   int64_t block = 49152 / (q->k > 0 ? q->k : 1) / GL_ROWS * GL_ROWS;
   if (block < GL_ROWS) block = GL_ROWS;
   for (int64_t i = row; i < row_end; i += block) {
-    const int64_t end = i + block < row_end ? i + block : row_end;
-    if (end - i <= GL_ROWS) gl_strip(q, i, end - i, column, column_end);
+    const int64_t end = i + block < row_end ? i + block : row_end, strips = (end - i + GL_ROWS - 1) / GL_ROWS;
+    if (strips == 1) gl_strip(q, i, end - i, column, column_end);
     else
       for (int64_t j = column; j < column_end; j += 16 * GL_PANELS)
-        for (int64_t r = i; r < end; r += GL_ROWS)
-          gl_strip(q, r, end - r < GL_ROWS ? end - r : GL_ROWS, j, j + 16 * GL_PANELS < column_end ? j + 16 * GL_PANELS : column_end);
+        for (int64_t s = 0, r = i; s < strips; ++s) { /* as even as possible */
+          const int64_t next = i + (end - i) * (s + 1) / strips;
+          gl_strip(q, r, next - r, j, j + 16 * GL_PANELS < column_end ? j + 16 * GL_PANELS : column_end);
+          r = next;
+        }
+    if (q->finish.activation != 0 && q->finish.activation != GL_RELU)
+      for (int64_t r = i; r < end; ++r) gl_activate(q->finish.activation, q->c + r * q->c_row + column, column_end - column);
   }
 }
 

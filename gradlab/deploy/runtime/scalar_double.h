@@ -13,3 +13,4 @@ GL_INLINE double gl_sin_f64(double x) { return sin(x); }
 GL_INLINE double gl_cos_f64(double x) { return cos(x); }
 GL_INLINE double gl_rsqrt_f64(double x) { return 1.0 / sqrt(x); }
 GL_INLINE double gl_round_f64(double x) { return rint(x); }
+GL_INLINE double gl_erfc_f64(double x) { return erfc(x); }

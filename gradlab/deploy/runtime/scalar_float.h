@@ -112,6 +112,19 @@ GL_INLINE float gl_erf_f32(float x) {
   const float tail = (1.0f + e.minus_one) * gl_power_of_two(e.n);
   return copysignf(a < 1.0f ? a + a * p : 1.0f - tail, x);
 }
+/* exp(-x^2) times a fit of exp(x^2) erfc(x) from 0 to 10.1, where erfc rounds to 0; `lost` is what rounding took from x^2. */
+GL_INLINE float gl_erfc_f32(float x) {
+  const float a = gl_between(fabsf(x), 0.0f, 10.1f), s = a * a;
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  const float lost = __builtin_fmaf(a, a, -s);
+#else
+  const float lost = (float)((double)a * (double)a - (double)s);
+#endif
+  const float p = (((3.279826418e-02f * a + 2.292270958e-01f) * a + 7.316215038e-01f) * a + 1.238427043e+00f) * a + 1.0f;
+  const float q = (((5.813271180e-02f * a + 4.063208401e-01f) * a + 1.325401068e+00f) * a + 2.402267694e+00f) * a + 2.366806746e+00f;
+  const float tail = gl_exp_f32(-s) * (p / (q * a + 1.0f) * (1.0f - lost));
+  return x < 0.0f ? 2.0f - tail : tail;
+}
 GL_INLINE float gl_hypot_f32(float x, float y) {
   const float h = (float)sqrt((double)x * (double)x + (double)y * (double)y);
   return fabsf(x) == INFINITY || fabsf(y) == INFINITY ? INFINITY : h;

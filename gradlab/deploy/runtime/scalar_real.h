@@ -9,7 +9,6 @@ GL_INLINE @T gl_atan_@S(@T x) { return atan@L(x); }
 GL_INLINE @T gl_asinh_@S(@T x) { return asinh@L(x); }
 GL_INLINE @T gl_acosh_@S(@T x) { return acosh@L(x); }
 GL_INLINE @T gl_atanh_@S(@T x) { return atanh@L(x); }
-GL_INLINE @T gl_erfc_@S(@T x) { return erfc@L(x); }
 GL_INLINE @T gl_floor_@S(@T x) { return floor@L(x); }
 GL_INLINE @T gl_ceil_@S(@T x) { return ceil@L(x); }
 GL_INLINE @T gl_trunc_@S(@T x) { return trunc@L(x); }
