@@ -2,6 +2,7 @@
 stand-in against CuPy itself, where that is installed; what CuPy and cuBLASLt themselves say stands in test_cuda_libraries.py."""
 
 import ctypes
+import inspect
 import os
 import sys
 import threading
@@ -363,6 +364,23 @@ def test_the_stand_in_has_cupys_names():
     for name in ("MemoryPool", "Stream", "Event", "Device"):
         for inner in vars(getattr(fake.cuda, name)):
             assert hasattr(getattr(cupy.cuda, name), inner) or inner.startswith("__"), f"{name}.{inner}"
+    for name in ("runtime", "driver"):
+        for inner, value in vars(getattr(fake.cuda, name)).items():
+            if isinstance(value, int):
+                assert getattr(getattr(cupy.cuda, name), inner) == value, inner
+    for own, theirs in (
+        (CUDARuntimeError, cupy.cuda.runtime.CUDARuntimeError), (CUDADriverError, cupy.cuda.driver.CUDADriverError),
+        (fake.cuda.compiler.CompileException, cupy.cuda.compiler.CompileException),
+        (fake.cuda.memory.OutOfMemoryError, cupy.cuda.memory.OutOfMemoryError),
+    ):  # fmt: skip
+        assert own.__mro__[1:] == theirs.__mro__[1:]
+    for name in ("Stream", "Event"):
+        for inner, method in vars(getattr(fake.cuda, name)).items():
+            if inspect.isfunction(method) and inner not in ("__eq__", "__hash__"):
+                found = inspect.signature(getattr(getattr(cupy.cuda, name), inner)).parameters
+                assert list(inspect.signature(method).parameters) == list(found), f"{name}.{inner}"
+    if cupy.cuda.runtime.driverGetVersion() == 0:  # queries return a status and do not raise
+        assert cupy.cuda.runtime.streamQuery(0) == cupy.cuda.runtime.eventQuery(16) == 35  # cudaErrorInsufficientDriver
     for name, count in {"launchKernel": 11, "funcSetAttribute": 3}.items():
         assert getattr(cupy.cuda.driver, name).__doc__.count(",") == count - 1
     for name, count in {"memcpyAsync": 5, "memsetAsync": 4}.items():

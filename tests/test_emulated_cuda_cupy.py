@@ -114,9 +114,9 @@ def test_cupys_own_programs(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_CUPY, reason="no cupy")
-@pytest.mark.parametrize("file", ["test_cuda_pool", "test_cuda_faults", "test_memory", "test_compile_cuda_memory", "test_parity"])
+@pytest.mark.parametrize("file", ["compile_cuda", "compile_cuda_memory", "cuda_gemm", "cuda_optim", "cuda_pool", "cuda_rows", "memory"])
 def test_the_real_driver_over_cupy(file, tmp_path):
     """Tests that say the same of any GPU, on `real.py` as it is over CuPy as it is."""
-    done = run("-m", "pytest", "-q", "-n", "0", "-m", "gpu and not slow", f"tests/{file}.py", CUPY_CACHE_DIR=str(tmp_path))
+    done = run("-m", "pytest", "-q", "-n", "0", "-m", "gpu and not slow", f"tests/test_{file}.py", CUPY_CACHE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
