@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import optim
+from gradlab.optim import lbfgs_history
 from gradlab.optim.line_search import ARMIJO, CURVATURE, Point, cubic_minimum, strong_wolfe
 
 
@@ -124,3 +126,30 @@ def test_nothing_moves_at_a_minimum():
     opt = optim.LBFGS([x])
     assert opt.step(closure(opt, x, valley)).item() == 0
     np.testing.assert_array_equal(x.detach().numpy(), 1)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+@pytest.mark.parametrize("size", [5, 100])
+def test_directions_by_inner_products_are_those_of_the_two_loops(monkeypatch, size, search):
+    r = np.random.default_rng(0)
+    matrix = r.normal(size=(30, 30))
+    hessian, target = gl.tensor(matrix @ matrix.T / 30 + np.eye(30) * 0.1), gl.tensor(r.normal(size=30))
+
+    def trained(fewest):
+        monkeypatch.setattr(lbfgs_history, "FEWEST", fewest)
+        p = gl.zeros(30, dtype=gl.float64, requires_grad=True)
+        optimizer = gl.optim.LBFGS([p], lr=0.5, max_iter=4, history_size=size, line_search_fn=search)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = 0.5 * (p @ (hessian @ p)) - target @ p + 0.01 * (p**4).sum()
+            loss.backward()
+            return loss
+
+        losses = [float(optimizer.step(closure)) for _ in range(4)]
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # other tensors, of the same values
+        return losses + [float(optimizer.step(closure)) for _ in range(2)], p.detach().numpy()
+
+    (loops, end), (products, other) = trained(1 << 30), trained(2)
+    np.testing.assert_allclose(products, loops, rtol=1e-10)
+    np.testing.assert_allclose(other, end, rtol=1e-5, atol=1e-7)

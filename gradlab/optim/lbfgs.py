@@ -7,6 +7,7 @@ from typing import Any
 
 from gradlab.autograd.mode import enable_grad, no_grad
 from gradlab.optim.hyper import check, check_common
+from gradlab.optim.lbfgs_history import History
 from gradlab.optim.line_search import Point, strong_wolfe
 from gradlab.optim.optimizer import Optimizer
 from gradlab.tensor import Tensor
@@ -85,9 +86,11 @@ class LBFGS(Optimizer):
                 del kept[:-size]
             state["H_diag"] = curvature / float(change.dot(change))
 
-    @staticmethod
-    def _direction(state: dict[str, Any], gradient: Tensor) -> Tensor:
+    def _direction(self, state: dict[str, Any], gradient: Tensor) -> Tensor:
         """Minus the approximate inverse Hessian times the gradient: algorithm 7.4, the two loops."""
+        if History.serves(state["old_dirs"], gradient):
+            history = self.__dict__.setdefault("_history", History())
+            return history.direction(state["old_dirs"], state["old_stps"], state["ro"], state["H_diag"], gradient)
         found: Any = -gradient
         pairs = list(zip(state["old_dirs"], state["old_stps"], state["ro"], strict=True))
         shares = []
