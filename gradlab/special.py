@@ -125,6 +125,7 @@ def entr(input: Tensor, *, out: Any = None) -> Tensor:
     if out is not None:
         return _into("entr", out, entr(input))
     tensors_only("entr", input)
+    input = input.float() if input._array.dtype.kind == "b" else input  # NumPy has no negative of truth values
     negative = input < 0
     positive = _filled(input, negative, 1)
     return _filled(xlogy(-positive, positive), negative, -math.inf)  # 0 at 0, not -0

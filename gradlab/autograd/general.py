@@ -181,6 +181,8 @@ def on_host(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode) -
         array = getattr(x, "_array", x)
         if array is not x:
             if x._meta is not None:
+                if isinstance(x, type):  # it has the slots, and no array in them
+                    raise TypeError(f"{op.name}: takes tensors here, not the class {x.__name__}")
                 refresh(x)
                 array = x._array
             if x._edge is not None:

@@ -29,6 +29,8 @@ def check_geometry(rank: int, stride: Sizes, padding: Sizes, dilation: Sizes, gr
     for name, values, least in (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1)):
         if len(values) != rank or any(v < least for v in values):
             raise ShapeError(f"{name} must have {rank} numbers of at least {least}, got {values}")
+    if max((*padding, *dilation), default=0) > 1 << 24:  # kernels make room for what lies between
+        raise ShapeError(f"padding and dilation are at most {1 << 24}, got {padding} and {dilation}")
     if groups < 1:
         raise ShapeError(f"groups must be at least 1, got {groups}")
 

@@ -10,6 +10,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, COMPLEX, COMPLEX64, COMPLEX128, INEXACT, NO_HALF, as_numpy, get_default_dtype
 from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.common_arguments import into, only_tensors
+from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -90,7 +91,7 @@ def angle(input: Tensor, *, out: Any = None) -> Tensor:
     if dtype in COMPLEX:
         return _angle(input)
     x: Any = input.to(as_numpy(get_default_dtype())) if dtype not in INEXACT else input
-    return x.masked_fill(~x.isnan(), 0).masked_fill(x < 0, 3.141592653589793)
+    return filled(filled(x, ~x.isnan(), 0), x < 0, 3.141592653589793)
 
 
 def conj(input: Tensor) -> Tensor:

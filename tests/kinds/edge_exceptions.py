@@ -18,7 +18,7 @@ REASONS: dict[str, str] = {
     "digamma psi polygamma zeta mvlgamma multigammaln log_ndtr": "the limit at a pole or at infinity, where PyTorch rounds π or has NaN",
     "gelu silu mish logaddexp logaddexp2 logcumsumexp soft_margin_loss softsign i0 i1 copysign hypot":
         "the limit at infinity, and 0 for a norm of zeros, where PyTorch divides ∞ by ∞ or 0 by 0",
-    "logit __pow__": "outside of where there is a value the gradient is the formula's",
+    "logit": "outside of where there is a value the gradient is the formula's",
     "multi_margin_loss multilabel_margin_loss": "the loss of a NaN is NaN; PyTorch's comparison leaves it out",
     "binary_cross_entropy_with_logits ctc_loss": "∞ - ∞ is met in another order",
     "as_strided_scatter": "the gradient of the copy is 0 where it was replaced; PyTorch forgets the offset",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sized
 
 from gradlab.distributed import get_rank, get_world_size
@@ -48,7 +47,7 @@ class DistributedSampler(Sampler[int]):
         start, self._start = self._start, 0
         left = count - start
         each = left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
-        return itertools.islice(itertools.cycle(order), start + self.rank, start + each * self.num_replicas, self.num_replicas)
+        return (order[i % count] for i in range(start + self.rank, start + each * self.num_replicas, self.num_replicas))
 
     def __len__(self) -> int:
         return self.num_samples

@@ -33,7 +33,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     the factors to TensorFloat32, 10 bits behind the binary point, and add in float32. float16, bfloat16, float64 and the CPU are not
     affected. ValueError for anything else.
     """
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise ValueError(f"set_float32_matmul_precision: {precision!r} is none of {', '.join(map(repr, PRECISIONS))}")
     SETTINGS.choose(precision, SETTINGS.candidates)
 
