@@ -1,7 +1,5 @@
 """Shapes: views (view, permute, expand, slices), and joining and splitting.
-
-A view shares the tensor's memory: writing one in place writes the other, and gradients follow.
-"""
+A view shares the tensor's memory: writing one in place writes the other, and gradients follow."""
 
 from __future__ import annotations
 
