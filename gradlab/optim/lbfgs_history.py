@@ -89,7 +89,7 @@ class History:
 
 def _behind(rows: Any, last: Any, gone: int) -> Any:
     """The rows without the first `gone` ones, and the last: the next rows of the memory that they lie in, or twice as much memory."""
-    whole = rows if rows.base is None else rows.base
+    whole = rows.base if isinstance(rows.base, np.ndarray) else rows  # a pickled one has another base
     begin = (rows.ctypes.data - whole.ctypes.data) // max(1, whole.strides[0]) + gone
     count = len(rows) - gone
     if begin + count >= len(whole):
