@@ -240,3 +240,18 @@ def test_some_images_after_the_other(shape, last):
         for a, b_ in zip(*results, strict=True):
             assert np.isfinite(a).all() and a.any()
             np.testing.assert_array_equal(a, b_)
+
+
+@pytest.mark.parametrize(("middle", "bound"), [(0, 2e-8), (3, 3e-7), (-1000, 1e-4)])
+@pytest.mark.parametrize(("name", "shape", "axes", "last"), [
+    ("layer_norm", (9, 700), (1,), False), ("layer_norm", (3, 9000), (1,), False), ("batch_norm", (700, 33), (0,), False),
+    ("batch_norm", (3, 5, 31, 33), (0, 2, 3), False), ("batch_norm", (3, 5, 31, 33), (0, 2, 3), True),
+])  # fmt: skip
+def test_results_near_zero_are_exact(name, shape, axes, last, middle, bound):
+    """They are as exact as the mean, which is not to lose bits to a number far from it: neither to zero nor to one of the elements."""
+    x = np.random.default_rng(4).normal(size=shape).astype(np.float32) + np.float32(middle)
+    norm = (lambda x: F.layer_norm(x, x.shape[1:])) if name == "layer_norm" else (lambda x: F.batch_norm(x, None, None, training=True))
+    exact = x.astype(np.float64)
+    exact = (exact - exact.mean(axes, keepdims=True)) / np.sqrt(exact.var(axes, keepdims=True) + 1e-5)
+    error = (run(norm, [gl.from_numpy(x)], last)[0][0] - exact)[np.abs(exact) < 0.05]
+    assert np.sqrt(np.mean(error**2)) < bound

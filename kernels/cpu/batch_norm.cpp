@@ -74,13 +74,26 @@ template <typename F> void column_sums(int64_t rows, int64_t wide, double* sum, 
   }
 }
 
-// A number near a channel's mean: sums of distances from it are exact far from zero too.
-inline float near_of(float x) { return x - x == 0 ? x : 0; }
+// The same of distances from `m`, and of their squares.
+inline void column_deviations(const float* x, int64_t rows, int64_t step, int64_t wide, const float* m, double* sum, double* squares) {
+  for (int64_t j = 0; j < wide; ++j) sum[j] = squares[j] = 0;
+  for (int64_t first = 0; first < rows; first += 256) {
+    const int64_t last = first + 256 < rows ? first + 256 : rows;
+    float some[COLUMNS] = {}, more[COLUMNS] = {};
+    for (int64_t r = first; r < last; ++r)
+      for (int64_t j = 0; j < wide; ++j) {
+        const float d = x[r * step + j] - m[j];
+        some[j] += d, more[j] += d * d;
+      }
+    for (int64_t j = 0; j < wide; ++j) sum[j] += some[j], squares[j] += more[j];
+  }
+}
 
-// What a channel's results are made of. rest: how far the true mean is from the float one; x: the channel's first number, of a place, for
-// squares that overflowed and are taken again.
-inline void statistics(double squares, double rest, const Layout& s, double eps, const float* x, float* mean, float* var, float* rstd) {
-  const double exact = squares / double(s.images * s.places) - rest * rest;
+// What a channel's results are made of. *mean: at first a number near the mean; sum and squares: of the distances from it, which say what
+// it lacks to the mean (see sums.h); x: the channel's first number, of a place, for squares that overflowed and are taken again.
+inline void statistics(double sum, double squares, const Layout& s, double eps, const float* x, float* mean, float* var, float* rstd) {
+  const double n = double(s.images * s.places), off = sum / n, exact = squares / n - off * off;
+  *mean = float(corrected<double>(*mean, off, exact));
   *var = float(exact < 0 ? 0 : exact);
   *rstd = 1 / std::sqrt(*var + float(eps));
   if (*var - *var != 0)
@@ -102,18 +115,12 @@ void forward_columns(char** p, const Layout& s, double eps, const float* weight,
     const int64_t wide = c + COLUMNS < mine.last ? COLUMNS : mine.last - c;
     const float* x = (const float*)p[4] + c;
     float *y = (float*)p[0] + c, *m = mean + c, scale[COLUMNS], shift[COLUMNS];
-    float near[COLUMNS];
-    double sum[COLUMNS], rest[COLUMNS];
-    for (int64_t j = 0; j < wide; ++j) near[j] = near_of(x[j]);
-    column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { return x[r * s.channels + j] - near[j]; });
+    double sum[COLUMNS], squares[COLUMNS];
+    column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { return x[r * s.channels + j]; });
+    for (int64_t j = 0; j < wide; ++j) m[j] = float(sum[j] / double(s.images));
+    column_deviations(x, s.images, s.channels, wide, m, sum, squares);
     for (int64_t j = 0; j < wide; ++j) {
-      const double mean = near[j] + sum[j] / double(s.images);
-      m[j] = float(mean);
-      rest[j] = mean - m[j];
-    }
-    column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { const float d = x[r * s.channels + j] - m[j]; return d * d; });
-    for (int64_t j = 0; j < wide; ++j) {
-      statistics(sum[j], rest[j], s, eps, x + j, m + j, var + c + j, rstd + c + j);
+      statistics(sum[j], squares[j], s, eps, x + j, m + j, var + c + j, rstd + c + j);
       scale[j] = weight ? rstd[c + j] * weight[c + j] : rstd[c + j];
       shift[j] = bias ? bias[c + j] : 0;
     }
@@ -162,16 +169,14 @@ GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int part
   for (Share piece; pieces.next(piece);) {
     const int64_t c = piece.first;
     const float* channel = (const float*)p[4] + c * s.places;
-    double sum, squares;
-    const float near = near_of(*channel);
-    totals<1>(channel, channel, s, near, &sum, [=](const float* x, const float*, V* out) { out[0] = load(x) - near; });
-    const double exact = near + sum / n;
-    const float about = mean[c] = float(exact);
-    totals<1>(channel, channel, s, about, &squares, [=](const float* x, const float*, V* out) {
+    double sum, sums[2];
+    totals<1>(channel, channel, s, 0, &sum, [=](const float* x, const float*, V* out) { out[0] = load(x); });
+    const float about = mean[c] = float(sum / n);
+    totals<2>(channel, channel, s, about, sums, [=](const float* x, const float*, V* out) {
       const V d = load(x) - about;
-      out[0] = d * d;
+      out[0] = d, out[1] = d * d;
     });
-    statistics(squares, exact - about, s, eps, channel, mean + c, var + c, rstd + c);
+    statistics(sums[0], sums[1], s, eps, channel, mean + c, var + c, rstd + c);
     const float m = mean[c];
     const float scale = weight ? rstd[c] * weight[c] : rstd[c], shift = bias ? bias[c] : 0;
     for (int64_t i = 0; i < s.images; ++i) {

@@ -2,6 +2,7 @@
 // convolution that makes what is normalised (conv_statistics.py). float; images are contiguous, or have their channels last.
 #include "channels.h"
 #include "sum_of_squares.h"
+#include "sums.h"
 
 #include <cmath>
 
@@ -59,8 +60,8 @@ template <bool RELU, bool OTHER> void normalise(const Operands& o, char** p, con
 GRADLAB_KERNEL gradlab_channel_records(char** p, const int64_t* v, int part, int parts) {
   const Units s = units_of(v);
   const int64_t wide = row_of(s.channels), length = 2 * s.channels + 16;
-  float *mean = (float*)scratch.of(sizeof(float) * size_t(2 * wide + 2 * s.channels)), *sums = mean + wide;
-  double* sum = (double*)(sums + wide);
+  float *mean = (float*)scratch.of(sizeof(float) * size_t(3 * wide + 4 * s.channels)), *sums = mean + wide;
+  double *sum = (double*)(sums + 2 * wide), *off = sum + s.channels;
   Pieces pieces(p, part, parts, s.count());
   for (Share piece; pieces.next(piece);) {
     int64_t first;
@@ -68,24 +69,20 @@ GRADLAB_KERNEL gradlab_channel_records(char** p, const int64_t* v, int part, int
     const double each = 1 / double(pixels);
     const float* x = (const float*)p[1] + first * s.channels;
     float *means = (float*)p[0] + piece.first * length, *squares = means + s.channels;
-    // Sums of differences from the first pixel are small, and so exact, far from zero too.
-    spread(s.channels, wide, mean, [=](int64_t c) { return x[c] - x[c] == 0 ? x[c] : 0; });
-    totals<1>(x, x, floats, wide, sums, [=](V in, V, int64_t j, V* found) { found[0] = in - load(mean + j); });
+    totals<1>(x, x, floats, wide, sums, [=](V in, V, int64_t, V* found) { found[0] = in; });
     fold(sums, s.channels, wide, sum);
-    for (int64_t c = 0; c < s.channels; ++c) {
-      const double exact = mean[c] + sum[c] * each;
-      means[c] = float(exact);
-      squares[c] = float((exact - means[c]) * (exact - means[c]) * double(pixels));  // what the mean's rounding adds
-    }
-    spread(s.channels, wide, mean, [=](int64_t c) { return means[c]; });
-    totals<1>(x, x, floats, wide, sums, [=](V in, V, int64_t j, V* found) {
+    spread(s.channels, wide, mean, [=](int64_t c) { return float(sum[c] * each); });
+    totals<2>(x, x, floats, wide, sums, [=](V in, V, int64_t j, V* found) {
       const V off = in - load(mean + j);
-      found[0] = off * off;
+      found[0] = off, found[1] = off * off;
     });
-    fold(sums, s.channels, wide, sum);
+    fold(sums, s.channels, wide, off);  // what those numbers lack to the means, see sums.h
+    fold(sums + wide, s.channels, wide, sum);
     bool lost = false;
     for (int64_t c = 0; c < s.channels; ++c) {
-      squares[c] = float(sum[c] < squares[c] ? 0 : sum[c] - squares[c]);
+      const double rest = off[c] * off[c] * each;
+      means[c] = float(corrected<double>(mean[c], off[c] * each, (sum[c] - rest) * each));
+      squares[c] = float(sum[c] < rest ? 0 : sum[c] - rest);
       lost |= squares[c] - squares[c] != 0;
     }
     if (lost) {

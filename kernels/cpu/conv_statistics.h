@@ -4,6 +4,7 @@
 
 #include "images.h"
 #include "sum_of_squares.h"
+#include "sums.h"
 
 namespace {
 
@@ -17,17 +18,29 @@ struct Pixels {
 
   // What f makes of a vector of each pixel, added up row by row.
   template <typename F> V sum(int64_t c, F f) const {
+    V none;
+    return sum<false>(c, f, none);
+  }
+  // The same, and the sums of the squares.
+  template <bool SQUARES = true, typename F> V sum(int64_t c, F f, V& squares) const {
     V total = {};
+    squares = V{};
     for (int64_t i = 0; i < images; ++i)
       for (int64_t r = 0; r < rows; ++r) {
         const float* x = at + i * image + r * row + c;
-        V some[4] = {};  // several sums, so that they do not wait for one another
+        V some[4] = {}, more[4] = {};  // several sums, so that they do not wait for one another
+        const auto add = [&](const float* at, int j) {
+          const V v = f(load(at));
+          some[j] += v;
+          if (SQUARES) more[j] += v * v;
+        };
         int64_t k = 0;
         for (; k + 4 <= columns; k += 4)
 #pragma GCC unroll 4
-          for (int j = 0; j < 4; ++j) some[j] += f(load(x + (k + j) * pixel));
-        for (; k < columns; ++k) some[0] += f(load(x + k * pixel));
+          for (int j = 0; j < 4; ++j) add(x + (k + j) * pixel, j);
+        for (; k < columns; ++k) add(x + k * pixel, 0);
         total += (some[0] + some[1]) + (some[2] + some[3]);
+        if (SQUARES) squares += (more[0] + more[1]) + (more[2] + more[3]);
       }
     return total;
   }
@@ -42,10 +55,12 @@ inline void record(const Pixels& pixels, int64_t channels, float* means, float* 
   };
   const float part = count > 0 ? 1 / float(count) : 0;
   for (int64_t c = 0; c < channels; c += L) {
-    const V any = load(pixels.at + c), near = any - any == V{} ? any : V{};  // sums of small differences are exact, far from zero too
-    const V off = pixels.sum(c, [=](V x) { return x - near; }) * part, mean = near + off, rest = off - (mean - near);
+    const V about = pixels.sum(c, [=](V x) { return x; }) * part;
+    V squares;
+    const V off = pixels.sum(c, [=](V x) { return x - about; }, squares) * part;
+    squares -= off * off * float(count);
+    const V mean = corrected(about, off, squares * part);
     put(mean, c, means);
-    const V squares = pixels.sum(c, [=](V x) { return (x - mean) * (x - mean); }) - rest * rest * float(count);
     put(squares < 0 ? V{} : squares, c, deviations);
     bool lost = false;
     for (int64_t k = c; k < channels && k < c + L; ++k) lost |= deviations[k] - deviations[k] != 0;

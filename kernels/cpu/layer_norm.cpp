@@ -4,16 +4,16 @@
 // y, mean, rstd, x, weight, bias; parameters: rows, columns, eps, whether there is a weight, a bias
 GRADLAB_KERNEL gradlab_layer_norm(char** p, const int64_t* v, int part, int parts) {
   const int64_t n = v[1];
-  const float eps = float(real(v[2]));
+  const float each = 1 / float(n), eps = float(real(v[2]));
   const float *weight = v[3] ? (const float*)p[4] : nullptr, *bias = v[4] ? (const float*)p[5] : nullptr;
   const Share mine = share(v[0], part, parts);
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* y = (float*)p[0] + r * n;
     const float* x = (const float*)p[3] + r * n;
-    const float near = x[0] - x[0] == 0 ? x[0] : 0;  // sums of distances from it are exact far from zero too
-    const float off = total(n, [=](int64_t i) { return x[i] - near; }) / float(n), about = near + off, rest = off - (about - near);
-    const float square = total(n, [=](int64_t i) { return (x[i] - about) * (x[i] - about); }) / float(n) - rest * rest;
-    float mean = about, rstd = 1 / __builtin_sqrtf((square < 0 ? 0 : square) + eps);
+    const float about = total(n, [=](int64_t i) { return x[i]; }) / float(n);
+    float square = total(n, [=](int64_t i) { return (x[i] - about) * (x[i] - about); }) * each, off = 0;
+    if (about * about > square) off = total(n, [=](int64_t i) { return x[i] - about; }) * each, square -= off * off;
+    float mean = about + off, rstd = 1 / __builtin_sqrtf((square < 0 ? 0 : square) + eps);
     if (!(rstd > 0)) in_more_range(n, eps, true, &mean, &rstd, [=](int64_t i) { return x[i]; });
     ((float*)p[1])[r] = mean;
     ((float*)p[2])[r] = rstd;

@@ -29,6 +29,10 @@ template <typename F> inline float total(int64_t n, F of) {
   return float(sum);
 }
 
+// A mean from one taken of a sum, `about`, the mean of the distances from it, `off`, and the variance. Far from zero the sum has lost bits, which
+// the distances, exact there, bring back. Near zero they are rounded all alike and would bring in an error, while the sum's parts cancel.
+template <typename T> inline auto corrected(T about, T off, T var) { return about * about > var ? about + off : about; }
+
 // Of n numbers whose squares overflow, at(i): the mean (0 if not centred), 1 / sqrt(var + eps) and, returned, the variance.
 template <typename F> float in_more_range(int64_t n, double eps, bool centred, float* mean, float* rstd, F at) {
   double sum = 0, squares = 0;
