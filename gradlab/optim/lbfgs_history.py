@@ -33,6 +33,10 @@ class History:
         self._changes = self._steps = np.zeros((0, 0))
         self._cross = self._among = np.zeros((0, 0))  # steps · changes, changes · changes
 
+    def __reduce__(self) -> tuple[type[History], tuple[()]]:
+        """Copies and pickles begin anew: the optimizer's state has the pairs."""
+        return History, ()
+
     @staticmethod
     def serves(changes: Sequence[Tensor], gradient: Tensor) -> bool:
         """Whether directions are to be found this way."""
@@ -89,7 +93,7 @@ class History:
 
 def _behind(rows: Any, last: Any, gone: int) -> Any:
     """The rows without the first `gone` ones, and the last: the next rows of the memory that they lie in, or twice as much memory."""
-    whole = rows.base if isinstance(rows.base, np.ndarray) else rows  # a pickled one has another base
+    whole = rows if rows.base is None else rows.base
     begin = (rows.ctypes.data - whole.ctypes.data) // max(1, whole.strides[0]) + gone
     count = len(rows) - gone
     if begin + count >= len(whole):
