@@ -137,6 +137,15 @@ def test_forests(modes, tmp_path):
     everywhere(model_of("TreeEnsembleClassifier", x, 2, classlabels_strings=["a", "b", "c"], **trees), x, labels_are_strings=True)
 
 
+@pytest.mark.parametrize("base", [(), (0.25, 0.5, 0.0)])
+def test_a_class_that_no_leaf_scores_is_not_chosen(base):
+    """ONNX Runtime passes it over, also where all other scores are below its zero."""
+    x, below = numbers(40, 4), forest(2, 2, 3, 5, owner="class")
+    below["class_weights"] = [-abs(w) for w in below["class_weights"]]
+    given = {"base_values": list(base)} if base else {}
+    everywhere(model_of("TreeEnsembleClassifier", x, 2, classlabels_int64s=[5, 6, 7], **given, **below), x)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("positive", [False, True])
 def test_forests_with_one_score_for_two_classes(kind, positive):

@@ -65,9 +65,14 @@ def old_tables(node: Node) -> dict[str, Any]:
     weights = np.zeros((len(trees), targets_of(node)), each.dtype)
     at = [place[int(t), int(n)] for t, n in zip(node.get(f"{owner}_treeids"), node.get(f"{owner}_nodeids"), strict=True)]
     np.add.at(weights, (np.asarray(at, np.int64), targets), each)
+    scored = np.zeros(weights.shape, bool)
+    scored[np.asarray(at, np.int64), targets] = True
     track = np.asarray(node.get("nodes_missing_value_tracks_true", None) or np.zeros(len(trees)), np.int64)
     features = np.asarray(node.get("nodes_featureids"), np.int64)
-    return laid_out(modes, np.where(leaf, 0, features), values, sides, roots, track, weights)
+    found = laid_out(modes, np.where(leaf, 0, features), values, sides, roots, track, weights)
+    if owner == "class" and not scored[leaf].all():
+        found["scored"] = scored
+    return found
 
 
 def targets_of(node: Node) -> int:
@@ -117,7 +122,7 @@ def members(modes: Any, values: Any, leaves: int) -> Any:
     return found
 
 
-TABLES = ("roots", "features", "values", "true", "false", "weights", "track", "modes", "steps", "members")
+TABLES = ("roots", "features", "values", "true", "false", "weights", "track", "modes", "steps", "members", "scored")
 
 
 def arrays(node: Node) -> dict[str, Any]:
@@ -149,20 +154,21 @@ def walk(x: Any, tables: dict[str, Any], steps: list[int]) -> Any:
     return at
 
 
-def scores_of(node: Node, x: Any, given: tuple[Any, ...]) -> Any:
-    """[rows, targets]: the leaves' weights, together."""
+def scores_of(node: Node, x: Any, given: tuple[Any, ...]) -> tuple[Any, Any]:
+    """[rows, targets]: the leaves' weights, together; and which targets any of the leaves scores, None if they score all."""
     tables = dict(zip(TABLES, (gl.as_tensor(t, device=x.device) for t in given), strict=True))
     x = rows_of(x)
     steps = [int(n) for n in node.get("steps")]
     weights = tables["weights"]
     weights = weights.reshape(-1, weights.shape[-1])
-    found = weights[walk(x, {**tables, "values": tables["values"].to(x.dtype)}, steps)]
+    leaves = walk(x, {**tables, "values": tables["values"].to(x.dtype)}, steps)
+    found, scored = weights[leaves], tables["scored"][leaves].any(1) if tables["scored"].shape[0] else None
     kind = node.get("aggregate_function", "SUM")
     kind = kind if isinstance(kind, str) else ("AVERAGE", "SUM", "MIN", "MAX")[int(kind)]
     if kind in ("MIN", "MAX"):
-        return found.amin(1) if kind == "MIN" else found.amax(1)
+        return found.amin(1) if kind == "MIN" else found.amax(1), scored
     total = found.sum(1)
-    return total / tables["roots"].shape[0] if kind == "AVERAGE" else total
+    return total / tables["roots"].shape[0] if kind == "AVERAGE" else total, scored
 
 
 def tables_and_steps(node: Node) -> dict[str, Any]:
@@ -174,7 +180,7 @@ def tables_and_steps(node: Node) -> dict[str, Any]:
 
 @learned("TreeEnsembleRegressor", "TreeEnsemble", arrays=tables_and_steps, fixed=FIXED)
 def regressor(node: Node, x: Any, *given: Any) -> Any:
-    scores = scores_of(node, x, given)
+    scores, _ = scores_of(node, x, given)
     base = numbers(node, "base_values", np.float32)
     if base.size:
         scores = scores + gl.tensor(base, device=scores.device).to(scores.dtype)
@@ -185,8 +191,9 @@ def regressor(node: Node, x: Any, *given: Any) -> Any:
 
 @learned("TreeEnsembleClassifier", arrays=tables_and_steps, fixed=FIXED)
 def classifier(node: Node, x: Any, *given: Any) -> Any:
-    """The label of the class with the highest score, and the scores; of two classes a file may hold one score alone."""
-    scores, labels, kind = scores_of(node, x, given), labels_of(node), node.get("post_transform", "NONE")
+    """The label of the class with the highest score, and the scores; of two classes a file may hold one score alone. A class that none of a
+    row's leaves scores is not chosen, however far below zero the others are."""
+    (scores, scored), labels, kind = scores_of(node, x, given), labels_of(node), node.get("post_transform", "NONE")
     base, ids = numbers(node, "base_values", np.float32), set(node.get("class_ids"))
     if len(labels) == 2 and len(ids) == 1:
         (only,) = ids
@@ -201,4 +208,5 @@ def classifier(node: Node, x: Any, *given: Any) -> Any:
         return chosen(node, labels, index), both
     if base.size:
         scores = scores + gl.tensor(base, device=scores.device).to(scores.dtype)
-    return chosen(node, labels, scores.argmax(-1)), transformed(scores, kind)
+    eligible = scores if scored is None or base.size else scores.masked_fill(~scored, -math.inf)
+    return chosen(node, labels, eligible.argmax(-1)), transformed(scores, kind)
