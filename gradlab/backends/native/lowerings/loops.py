@@ -82,7 +82,7 @@ def parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
     return f"const double {name} = {literal(value, np.dtype(np.float64))};" if isinstance(value, float) else None
 
 
-def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
+def function_of(call: Call, cpu: bool = True) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
     """The text of a call's scalar function (named @F), and its array arguments' names and dtypes."""
     op = call.op
     like = next((x.spec.dtype for x in call.inputs if isinstance(x, Value)), None)
@@ -106,7 +106,7 @@ def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
     head = ", ".join(f"{compute_type(dtype)} {name}" for name, dtype in arguments)
     text = [f"GRADLAB_FUNCTION auto @F({head}) {{", f"  typedef {compute_type(main)} T;", *lines]
     odd = any(isinstance(v, float) and math.isnan(v) for v in call.params.values())
-    expression = expression_of(op, call.params, like)
+    expression = expression_of(op, call.params, like, cpu)
     text += [f"  return {expression if odd else CLAMP.sub(LIMITED, expression)};", "}"]
     return "\n".join(text), arguments
 
@@ -130,12 +130,12 @@ class Loop:
                     loaded[x.id] = x
         self.loaded = list(loaded.values())
 
-    def functions(self) -> tuple[list[str], dict[int, str]]:
-        """The scalar functions' texts, and the name of each call's function by its output."""
+    def functions(self, cpu: bool = True) -> tuple[list[str], dict[int, str]]:
+        """The scalar functions' texts, and the name of each call's function by its output. cpu: for this processor, not for a GPU."""
         texts: dict[str, str] = {}
         names = {}
         for call in self.calls:
-            text, _ = function_of(call)
+            text, _ = function_of(call, cpu)
             name = texts.setdefault(text, f"@K_f{len(texts)}")
             names[call.outputs[0].id] = name
         return [text.replace("@F", name) for text, name in texts.items()], names

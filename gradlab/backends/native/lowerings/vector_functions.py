@@ -93,9 +93,9 @@ FORMS = {"gelu": "gelu(x)", "gelu_backward": "dy * gelu_slope(x)"}
 NEAR = {"sin": "near_sin(x)", "cos": "near_cos(x)"}
 
 
-def expression_of(op: Op, params: dict[str, Any], dtype: np.dtype[Any] | None) -> str:
-    """A row's scalar function, of operands of that dtype."""
-    expression: str = FORMS.get(op.name) or op.cuda.expression
+def expression_of(op: Op, params: dict[str, Any], dtype: np.dtype[Any] | None, cpu: bool = True) -> str:
+    """A row's scalar function, of operands of that dtype. cpu: for this processor, which has forms that a GPU has not."""
+    expression: str = FORMS.get(op.name, op.cuda.expression) if cpu else op.cuda.expression
     return POWERS.get(params.get("exponent"), expression) if op.name == "pow" and dtype is not None and dtype.kind == "f" else expression
 
 

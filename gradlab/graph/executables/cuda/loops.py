@@ -41,7 +41,7 @@ def loop_kernel(loop: Loop, loads: Sequence[Any], stores: Sequence[Any], pointer
     walks = [tuple(s) or (1,) for s in steps] if sizes else [(0,)] * len(steps)
     flat = len(sizes) <= 1 and all(w in {(0,), (1,)} for w in walks[: len(loads)])
     packed = flat and not any(pointer(a) & 15 for a, w in zip((*loads, *stores), walks, strict=True) if w == (1,))
-    functions, names = loop.functions()
+    functions, names = loop.functions(cpu=False)
     if packed:
         walking = [w == (1,) or not sizes for w in walks[: len(loads)]]
         width, packs = _form(loop, [a.dtype for a in (*loads, *stores)], sum(walking))

@@ -128,7 +128,7 @@ def loop_cost(loop: Loop) -> float:
 
 def write_loop(loop: Loop, writer: Writer) -> list[str]:
     """A fused loop: its intermediate values stay in registers."""
-    functions, names = loop.functions()
+    functions, names = loop.functions(cpu=False)
     # Functions of this loop get names of the whole kernel.
     renamed = {}
     for i, text in enumerate(functions):
