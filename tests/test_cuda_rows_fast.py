@@ -242,3 +242,27 @@ def test_random_numbers_are_new_each_time_and_the_same_on_both_devices():
         found.append([gl.rand(37, device=device).cpu().numpy() for _ in range(3)])
     np.testing.assert_array_equal(found[0], found[1])
     assert not np.array_equal(found[1][0], found[1][1])
+
+
+def test_reductions_of_nothing():
+    """A kernel starts with the number that changes nothing; where a row has none, both devices refuse."""
+    calls = [(name, call) for name in ("sum", "mean", "prod", "all", "any", "amax", "amin", "max", "min", "argmax", "norm", "var", "logsumexp", "nansum")
+             for call in (lambda x, f: f(x), lambda x, f: f(x, dim=-1), lambda x, f: f(x, 0))]  # fmt: skip
+    seen = set()
+    for shape in ((0,), (3, 0), (0, 4), (2, 0, 3)):
+        for name, call in calls:
+            found = []
+            for device in ("cpu", "cuda"):
+                try:
+                    y = call(gl.zeros(shape, device=device), getattr(gl, name))
+                    found.append([np.asarray(each.cpu()) for each in (y if isinstance(y, tuple) else (y,))])
+                except (RuntimeError, IndexError, ValueError, TypeError) as error:
+                    found.append(type(error))
+            here, there = found
+            if isinstance(here, type) or isinstance(there, type):
+                assert here is there, (name, shape)
+                continue
+            seen.add(name)
+            for a, b in zip(here, there, strict=True):
+                np.testing.assert_array_equal(a, b, err_msg=f"{name} of {shape}")
+    assert {"sum", "prod", "all", "any", "norm", "amax"} <= seen
