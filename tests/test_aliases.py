@@ -45,7 +45,7 @@ ARGUMENTS = {
     "split_with_sizes_copy": (X, [1, 3]), "transpose_copy": (X, 0, 1), "unfold_copy": (X, 0, 2, 1), "unsqueeze_copy": (X, 0),
     "lu_solve": (Y, LU, PIVOTS), "lu_unpack": (LU, PIVOTS), "orgqr": (REFLECTIONS, FACTORS), "ormqr": (REFLECTIONS, FACTORS, Y),
     "native_batch_norm": (X, Y[0], Y[1], None, None, True, 0.1, 1e-5),
-    "as_strided_copy": (X, (2, 3), (4, 1)), "narrow_copy": (X, 0, 1, 2), "range": (1, 4),
+    "as_strided_copy": (X, (2, 3), (4, 1)), "narrow_copy": (X, 0, 1, 2), "view_copy": (X, (2, 8)), "range": (1, 4),
 }  # fmt: skip
 INTEGERS = {
     "bitwise_and": (I8, I8 + 1), "bitwise_or": (I8, I8 + 1), "bitwise_xor": (I8, I8 + 1), "gcd": (I8, I8 + 4), "lcm": (I8, I8 + 4),

@@ -198,6 +198,8 @@ def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = 
             [2, 3]])
     """
     only_tensors("view_copy", input)
+    if size is None and dtype is None:
+        raise TypeError("view_copy: give a size, or a dtype")
     return _own("view_copy", input.view(size if dtype is None else dtype), out)
 
 
