@@ -18,7 +18,8 @@ from gradlab.tensor.tensor import Tensor
 
 DOMAINS = ("", "ai.onnx")
 KNOWN = (*DOMAINS, EXTRA)
-HELD_TYPES = {"QuantizeLinear": (2, "output_dtype"), "CastLike": (1, "to"), "GatherBlockQuantized": (0, "stored")}
+HELD_TYPES = {"QuantizeLinear": (2, "output_dtype"), "CastLike": (1, "to"), "GatherBlockQuantized": (0, "stored"),
+              "BitCast": (0, "stored"), "BitwiseNot": (0, "stored")}  # fmt: skip
 """Operators to which it matters which type an input has that is held in another: the input's number, and the attribute that says it."""
 LATER = (KeyError, AttributeError, AssertionError, ArithmeticError, MemoryError, RecursionError, StopIteration, OSError)
 
@@ -205,6 +206,8 @@ def node_of(proto: Any, known: set[str], given: Mapping[str, Any], reading: Read
         attributes[a.name] = attribute_of(onnx, a, reading, known)
     opset = reading.opsets.get(domain, reading.opsets.get("", 1))
     reading.types.update((proto.output[0], a.t.data_type) for a in proto.attribute if a.name == "value" and a.t.data_type in NAMES)
+    if proto.op_type in ("Cast", "BitCast") and attributes.get("to") in NAMES:
+        reading.types[proto.output[0]] = attributes["to"]
     at, attribute = HELD_TYPES.get(proto.op_type, (0, ""))
     if attribute and len(proto.input) > at and proto.input[at] in reading.types:
         attributes[attribute] = reading.types[proto.input[at]]

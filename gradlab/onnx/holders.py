@@ -45,12 +45,30 @@ def on_grid(x: Any, kind: int, saturate: bool = True) -> Any:
     return gl.where(found.abs() > largest, beyond, found)
 
 
-def cast(x: Any, kind: int, saturate: bool = True) -> Any:
-    """Numbers as a type that tensors do not have, in its holder: whole numbers of few bits keep their lowest bits."""
+def on_powers(x: Any, saturate: bool, mode: str) -> Any:
+    """Positive numbers rounded (`up`, `down`, `nearest`) to the powers of two from 2^-127 to 2^127 of OCP's E8M0, in float32; zero becomes
+    the smallest. Without `saturate` what is beyond is NaN."""
+    size = x.to(gl.float64).abs()
+    power = gl.log2(size)
+    if mode == "nearest":
+        power = gl.floor(power) + (size >= 1.5 * gl.exp2(gl.floor(power))).to(gl.float64)
+    else:
+        power = gl.floor(power) if mode == "down" else gl.ceil(power)
+    found = gl.exp2(gl.clamp(power, -127.0, 127.0))
+    if not saturate:
+        found = gl.where((power < -127) | (power > 127), float("nan"), found)
+    return found.to(gl.float32)
+
+
+def cast(x: Any, kind: int, saturate: bool = True, mode: str = "up") -> Any:
+    """Numbers as a type that tensors do not have, in its holder: whole numbers of few bits keep their lowest bits. mode: how a number is
+    rounded to a power of two, for the type that has only these."""
+    if kind == 24:
+        return on_powers(x, saturate, mode)
     if kind in GRIDS:
         return on_grid(x, kind, saturate)
     bits = {4: 16, 12: 32, 21: 4, 22: 4, 25: 2, 26: 2}.get(kind)
-    if kind == 24 or (bits is None and kind not in WHOLE):
+    if bits is None and kind not in WHOLE:
         raise NotImplementedError(f"numbers cannot be made {NAMES.get(kind, kind)} here")
     if bits is None:
         return x.to(WHOLE[kind])

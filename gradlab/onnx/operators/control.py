@@ -9,7 +9,8 @@ import numpy as np
 
 import gradlab as gl
 from gradlab.autograd.mode import current
-from gradlab.onnx.importing import Node, OnnxLoadError, given, imports, inside, is_dynamic, number, read, way_out
+from gradlab.onnx.importing import Node, OnnxLoadError, given, imports, inside, ints, is_dynamic, number, read, way_out
+from gradlab.onnx.operators.shapes import padded
 
 LONGEST = 64  # turns that a trace writes one by one; more of them are a loop of the program
 
@@ -106,10 +107,14 @@ def scan(node: Node, *inputs: Any) -> Any:
     if node.opset >= 9:
         return _scan(node, inputs, node.get("scan_input_axes"), node.get("scan_input_directions"))
     lengths, *rest = inputs  # of opset 8: each entry of a batch, the first dimension, by itself
-    if given(lengths):
-        raise node.refuse("lengths of sequences are not supported")
-    batch = [[node.tensor(x)[i] for x in rest] for i in range(rest[0].shape[0])]
-    found = [_scan(node, one, None, node.get("directions")) for one in batch]
+    state = len(rest) - node.get("num_scan_inputs")
+    longest = rest[state].shape[1]
+    counts = ints(read(node, lengths, "the number of steps")) if given(lengths) else None
+    found = []
+    for i, n in enumerate(counts or [longest] * rest[0].shape[0]):
+        one = [node.tensor(x)[i] if k < state else node.tensor(x)[i, :n] for k, x in enumerate(rest)]
+        parts = _scan(node, one, None, node.get("directions"))
+        found.append([y if k < state or n == longest else padded(y, 0, 0, longest - n, "constant", 0) for k, y in enumerate(parts)])
     return tuple(_stacked(node, parts) for parts in zip(*found, strict=True))
 
 

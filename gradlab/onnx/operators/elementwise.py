@@ -25,7 +25,7 @@ _ALONE: dict[str, Callable[..., Any]] = {
     "Ceil": gl.ceil, "Cos": gl.cos, "Cosh": gl.cosh, "Erf": gl.erf, "Exp": gl.exp, "Floor": gl.floor, "Identity": lambda x: x,
     "IsNaN": gl.isnan, "Log": gl.log, "Mish": F.mish, "Neg": gl.neg, "Not": gl.logical_not, "Reciprocal": gl.reciprocal, "Relu": F.relu,
     "Round": gl.round, "Sigmoid": gl.sigmoid, "Sign": gl.sign, "Sin": gl.sin, "Sinh": gl.sinh, "Softplus": F.softplus,
-    "Softsign": F.softsign, "Sqrt": gl.sqrt, "Tan": gl.tan, "Tanh": gl.tanh, "BitwiseNot": gl.bitwise_not, "HardSwish": F.hardswish,
+    "Softsign": F.softsign, "Sqrt": gl.sqrt, "Tan": gl.tan, "Tanh": gl.tanh, "HardSwish": F.hardswish,
     "Where": gl.where, "BitwiseAnd": gl.bitwise_and, "BitwiseOr": gl.bitwise_or, "BitwiseXor": gl.bitwise_xor, "MatMul": gl.matmul,
     "Det": gl.det,
 }  # fmt: skip
@@ -74,6 +74,13 @@ def power(node: Node, a: Any, b: Any) -> Any:
     return gl.pow(a, _aligned(node, a, b).to(a.dtype) if a.is_floating_point() else _aligned(node, a, b)).to(a.dtype)
 
 
+@imports("BitwiseNot")
+def bitwise_not(node: Node, x: Any) -> Any:
+    """Of an unsigned type that is held in a wider one its own bits alone."""
+    stored = node.get("stored")
+    return cast_to(gl.bitwise_not(x), stored) if stored in SIGNED else gl.bitwise_not(x)
+
+
 @imports("BitShift")
 def bit_shift(node: Node, a: Any, b: Any) -> Any:
     return (gl.bitwise_left_shift if node.get("direction") == "LEFT" else gl.bitwise_right_shift)(a, b)
@@ -112,7 +119,8 @@ def celu(node: Node, x: Any) -> Any:
 
 @imports("Selu")
 def selu(node: Node, x: Any) -> Any:
-    alpha, gamma = node.get("alpha", 1.67326319217681884765625), node.get("gamma", 1.05070102214813232421875)
+    usual = (1.67326319217681884765625, 1.05070102214813232421875) if node.opset >= 6 else (1.6732, 1.0507)
+    alpha, gamma = node.get("alpha", usual[0]), node.get("gamma", usual[1])
     return gl.where(x > 0, x, gl.expm1(gl.clamp(x, max=0)) * alpha) * gamma
 
 
@@ -124,7 +132,7 @@ def leaky_relu(node: Node, x: Any) -> Any:
 @imports("PRelu")
 def prelu(node: Node, x: Any, slope: Any) -> Any:
     """Before opset 7 a vector of slopes is one for each channel."""
-    if node.opset < 7 and slope.dim() == 1 and x.dim() > 2:
+    if node.opset < 7 and slope.dim() == 1 and x.dim() > 2 and slope.shape[0] == x.shape[1]:
         slope = slope.reshape(-1, *[1] * (x.dim() - 2))
     return gl.where(x < 0, x * slope, x)
 
@@ -175,16 +183,26 @@ def cast(node: Node, x: Any) -> Any:
     to = node.get("to")
     if isinstance(to, str):  # of opset 1
         to = next((k for k, name in DATA_TYPES.items() if name == _NAMES.get(to, to.lower())), 0)
-    return cast_to(x, to, bool(node.get("saturate", 1))) if to in NAMES else x.to(_dtype(node, to))
+    return cast_as(node, x, to) if to in NAMES else x.to(_dtype(node, to))
+
+
+def cast_as(node: Node, x: Any, to: int) -> Any:
+    """A cast to a type that tensors do not have."""
+    return cast_to(x, to, bool(node.get("saturate", 1)), node.get("round_mode", "up"))
 
 
 _NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
+SIGNED = {4: gl.int16, 12: gl.int32, 13: gl.int64}  # of the unsigned types that are held in wider ones
 
 
 @imports("BitCast")
 def bit_cast(node: Node, x: Any) -> Any:
-    """The same bits as numbers of another type of that size."""
-    dtype = _dtype(node, node.get("to"))
+    """The same bits as numbers of another type of that size. Unsigned ones that are held in wider types go through the signed ones."""
+    to, stored = node.get("to"), node.get("stored")
+    x = x.to(SIGNED[stored]) if stored in SIGNED else x
+    if to in SIGNED and x.dtype.itemsize == SIGNED[to].itemsize:
+        return cast_to(x.view(SIGNED[to]) if x.dtype != SIGNED[to] else x, to)
+    dtype = _dtype(node, to)
     if dtype.itemsize != x.dtype.itemsize:
         raise node.refuse(f"{x.dtype} and {dtype} have different sizes")
     return x.view(dtype) if dtype != x.dtype else x
@@ -193,7 +211,7 @@ def bit_cast(node: Node, x: Any) -> Any:
 @imports("CastLike")
 def cast_like(node: Node, x: Any, like: Any) -> Any:
     to = node.get("to", 0)  # of a type that tensors do not have
-    return cast_to(x, to, bool(node.get("saturate", 1))) if to in NAMES else x.to(like.dtype)
+    return cast_as(node, x, to) if to in NAMES else x.to(like.dtype)
 
 
 def _dtype(node: Node, number: int) -> Any:
@@ -231,9 +249,10 @@ def einsum(node: Node, *xs: Any) -> Any:
 
 @imports("Dropout", host=(1, 2))
 def dropout(node: Node, x: Any, ratio: Any = None, training: Any = None) -> Any:
-    """With `training_mode` some elements are dropped; otherwise the input itself, as in all files before opset 12."""
+    """With `training_mode` some elements are dropped; otherwise the input itself, as in all files before opset 12. The mask of what is
+    kept has the input's type before opset 10."""
     if training is None or not bool(number(training)):
-        return (x, gl.ones_like(x, dtype=bool_))
+        return (x, gl.ones_like(x, dtype=x.dtype if node.opset < 10 else bool_))
     p = 0.5 if ratio is None else float(number(ratio))
     kept = gl.rand(x.shape, device=x.device) >= p
     return (gl.where(kept, x / (1 - p) if p < 1 else x, 0), kept)

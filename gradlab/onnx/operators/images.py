@@ -105,6 +105,8 @@ def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
     """Along each axis a matrix of weights: nearest, linear or cubic, with or without a wider filter where the image shrinks."""
     if node.kind == "Upsample" or node.opset < 11:
         scales, roi = (roi if given(roi) else node.get("scales")), None
+        if scales is None:  # of opset 1
+            scales = [1.0] * (x.dim() - 2) + [node.get("height_scale"), node.get("width_scale")]
     axes = [a % x.dim() for a in node.get("axes", range(x.dim()))]
     given_sizes = ints(read(node, sizes, "a size")) if given(sizes) else None
     wide = [x.shape[a] for a in axes]

@@ -129,8 +129,12 @@ def expand(node: Node, x: Any, wanted: Any) -> Any:
     return x.expand(tuple(a if is_dynamic(a) or n == 1 else n for a, n in zip(have, sizes, strict=True))).clone()
 
 
-@imports("Tile", host=(1,))
-def tile(node: Node, x: Any, repeats: Any) -> Any:
+@imports("Tile", host=(1, 2))
+def tile(node: Node, x: Any, repeats: Any, axis: Any = None) -> Any:
+    """Before opset 6 along one axis."""
+    if node.opset < 6:
+        at = int(number(axis)) % x.dim()
+        repeats = [int(number(repeats)) if d == at else 1 for d in range(x.dim())]
     return x.repeat(*(ints(repeats) or [])) if x.dim() else x.clone()
 
 
