@@ -51,8 +51,10 @@ def test_wrong_use():
         Cube()
     with pytest.raises(TypeError, match="no keyword"):
         Cube.apply(x=leaf(1.0))
-    with pytest.raises(TypeError, match="attributes of ctx"):
-        FunctionCtx().save_for_backward(3)
+    for save in (FunctionCtx().save_for_backward, FunctionCtx().save_for_forward):
+        save(leaf(1.0), None)
+        with pytest.raises(TypeError, match=f"{save.__name__}: argument 1 is a int, not a tensor; .* attributes of ctx"):
+            save(None, 3)
     with pytest.raises(NotImplementedError, match="forward"):
         Function.apply(leaf(1.0))
 

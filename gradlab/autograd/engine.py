@@ -16,7 +16,7 @@ from gradlab import call_site, dispatch
 from gradlab.above import above
 from gradlab.autograd import errors, graph_cuts
 from gradlab.autograd.base import LEAF, Differentiable, version_of
-from gradlab.autograd.mode import current, enter, leave
+from gradlab.autograd.mode import current, enter, leave, users_code
 from gradlab.autograd.node import edge_to, next_sequence
 from gradlab.autograd.record import refresh
 from gradlab.autograd.walk import Goals, Target, Walk, Watcher, reachable as reachable, run_hooks, walk_now, watchers
@@ -180,12 +180,9 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
             version.count += 1
             version.added += 1
     if meta is not None and meta.post_hooks:
-        token = enter(mode.replace(walking=False))
-        try:
+        with users_code():
             for hook in list(meta.post_hooks.values()):
                 hook(leaf)
-        finally:
-            leave(token)
 
 
 def _count_of_a_local() -> int:

@@ -15,7 +15,7 @@ from gradlab.autograd.base import Differentiable, Meta, Version, version_of
 from gradlab.autograd.function_ctx import FunctionCtx
 from gradlab.autograd.function_vmap import VmapInfo, batched_backward, batched_forward, mapped, recorded_below
 from gradlab.autograd.general import refresh
-from gradlab.autograd.mode import Mode, current, enter, leave
+from gradlab.autograd.mode import Mode, current, enter, leave, users_code
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
 from gradlab.autograd.once_differentiable import once_differentiable
 from gradlab.autograd.saved import keep_all, without_graph
@@ -76,12 +76,8 @@ class FunctionNode(Node):
             for i, spec in enumerate(self.output_specs):
                 if gradients[i] is None and spec is not None:
                     gradients[i] = like.new_zeros(spec.shape, dtype=spec.dtype)
-        function = self.function
-        token = enter(current().replace(walking=False))  # the user's code: its views are views
-        try:
-            found = function.gradient(self.ctx, *gradients)
-        finally:
-            leave(token)
+        with users_code():
+            found = self.function.gradient(self.ctx, *gradients)
         return self._checked(tuple(found) if isinstance(found, (tuple, list)) else (found,))
 
     def _checked(self, found: tuple[Any, ...]) -> list[Any]:

@@ -27,19 +27,11 @@ class FunctionCtx:
         Unlike an attribute of ctx, a saved tensor is freed after backward, guarded against in-place changes and seen by
         `saved_tensors_hooks`; an output kept this way makes no reference cycle.
         """
-        for i, x in enumerate(tensors):
-            if x is not None and not isinstance(x, Differentiable):
-                raise TypeError(
-                    f"save_for_backward: argument {i} is a {type(x).__name__}, not a tensor; keep other things as attributes of ctx"
-                )
-        self._saved = tensors
+        self._saved = _tensors("save_for_backward", tensors)
 
     def save_for_forward(self, *tensors: Any) -> None:
         """Keep tensors (or None) for `jvp`, where they are `ctx.saved_tensors`. Without this call, those kept for backward are."""
-        for i, x in enumerate(tensors):
-            if x is not None and not isinstance(x, Differentiable):
-                raise TypeError(f"save_for_forward: argument {i} is a {type(x).__name__}, not a tensor")
-        self._forward = tensors
+        self._forward = _tensors("save_for_forward", tensors)
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -68,3 +60,10 @@ class FunctionCtx:
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward gets zeros (the default) or None for outputs that nobody used."""
         self._materialize = bool(value)
+
+
+def _tensors(method: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    for i, x in enumerate(given):
+        if x is not None and not isinstance(x, Differentiable):
+            raise TypeError(f"{method}: argument {i} is a {type(x).__name__}, not a tensor; keep other things as attributes of ctx")
+    return given

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -109,6 +110,16 @@ current = _mode.get
 recomputing: ContextVar[bool] = ContextVar("gradlab_recomputing", default=False)  # a checkpoint's part runs again: nothing counts it
 enter = _mode.set
 leave = _mode.reset
+
+
+@contextmanager
+def users_code() -> Iterator[None]:
+    """For hooks and other code of the user's in a backward: its views are views, and what it records in them is recorded."""
+    token = enter(current().replace(walking=False))
+    try:
+        yield
+    finally:
+        leave(token)
 
 
 def lowered(*tensors: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import Any
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.op import Op
-from gradlab.spec import Spec
 
 # Of what a formula calls and reads, that which rounds nothing.
 _NAMES = """
@@ -47,9 +46,7 @@ class Sum:
 
 
 def widened(value: Any) -> Any:
-    """What a formula that runs in float32 gets for a value: half tensors, and Specs of them, as float32."""
-    if isinstance(value, Spec):
-        return Spec(value.shape, FLOAT32) if value.dtype in HALF else value
+    """What a formula that runs in float32 gets for a value: half tensors as float32."""
     if isinstance(value, Differentiable):
         return value.to(FLOAT32) if value._array.dtype in HALF else value  # type: ignore[attr-defined]
     return tuple(map(widened, value)) if type(value) is tuple else value

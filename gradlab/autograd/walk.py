@@ -14,7 +14,7 @@ from weakref import ReferenceType
 
 from gradlab.autograd.base import LEAF, Differentiable, Place
 from gradlab.autograd.hooks import Sight
-from gradlab.autograd.mode import current, enter, leave
+from gradlab.autograd.mode import current, users_code
 from gradlab.autograd.node import AccumulateGrad, Node
 from gradlab.autograd.rounding import Sum
 from gradlab.dtype import HALF
@@ -263,9 +263,10 @@ def _arrived(node: Node, gradient: Any) -> Any:
         if parts[index] is not None:
             parts[index] = run_hooks(registered, parts[index])
         else:
-            for hook in list(registered.values()):
-                if type(hook) is Sight:
-                    hook(None)
+            with users_code():
+                for hook in list(registered.values()):
+                    if type(hook) is Sight:
+                        hook(None)
     for index, reference in hooks.retained.items():
         tensor = reference()
         if tensor is not None and parts[index] is not None:
@@ -276,14 +277,11 @@ def _arrived(node: Node, gradient: Any) -> Any:
 
 def run_hooks(registered: dict[int, Any], gradient: Any) -> Any:
     """What the hooks of a tensor make of its gradient."""
-    token = enter(current().replace(walking=False))  # a hook is the user's code: its views are views
-    try:
+    with users_code():
         for hook in list(registered.values()):
             changed = hook(gradient)
             if changed is not None:
                 gradient = checked(changed, gradient)
-    finally:
-        leave(token)
     return gradient
 
 
@@ -292,10 +290,11 @@ def _before(node: Node, gradient: Any) -> Any:
     hooks = node.hooks
     assert hooks is not None
     parts = tuple(gradient) if node.count > 1 else (gradient,)
-    for hook in list(hooks.before.values()):
-        changed = hook(parts)
-        if changed is not None:
-            parts = replaced(changed, parts, "pre-hook", node)
+    with users_code():
+        for hook in list(hooks.before.values()):
+            changed = hook(parts)
+            if changed is not None:
+                parts = replaced(changed, parts, "pre-hook", node)
     return list(parts) if node.count > 1 else parts[0]
 
 
@@ -304,10 +303,11 @@ def _after(node: Node, found: Any, gradient: Any) -> Any:
     hooks = node.hooks
     assert hooks is not None
     given = tuple(gradient) if node.count > 1 else (gradient,)
-    for hook in list(hooks.after.values()):
-        changed = hook(tuple(found), given)
-        if changed is not None:
-            found = replaced(changed, found, "hook", node)
+    with users_code():
+        for hook in list(hooks.after.values()):
+            changed = hook(tuple(found), given)
+            if changed is not None:
+                found = replaced(changed, found, "hook", node)
     return found
 
 

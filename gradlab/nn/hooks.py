@@ -7,7 +7,7 @@ from typing import Any
 
 from gradlab.autograd.base import meta_of, version_of
 from gradlab.autograd.hooks import RemovableHandle, next_key
-from gradlab.autograd.mode import current
+from gradlab.autograd.mode import current, users_code
 from gradlab.nn.multi_output_node import joined
 from gradlab.tensor import Tensor
 
@@ -210,10 +210,11 @@ class _Boundary:
     def _run(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.grad_output is None:  # the output took no part in this backward
             return grad_input
-        for hook in self.hooks:
-            changed = hook(self.module, grad_input, self.grad_output)
-            if changed is not None:
-                grad_input = _same_length("grad_input", changed, grad_input)
+        with users_code():
+            for hook in self.hooks:
+                changed = hook(self.module, grad_input, self.grad_output)
+                if changed is not None:
+                    grad_input = _same_length("grad_input", changed, grad_input)
         self.grad_output = None
         return grad_input
 
@@ -232,10 +233,11 @@ class _Boundary:
             for i, g in zip(places, gradients):
                 full[i] = g
             grad_output = tuple(full)
-            for hook in self.pre_hooks:
-                changed = hook(self.module, grad_output)
-                if changed is not None:
-                    grad_output = _same_length("grad_output", changed, grad_output)
+            with users_code():
+                for hook in self.pre_hooks:
+                    changed = hook(self.module, grad_output)
+                    if changed is not None:
+                        grad_output = _same_length("grad_output", changed, grad_output)
             self.grad_output = grad_output
             if not self.gated:
                 self._run((None,) * self.arity)

@@ -1,5 +1,6 @@
 """On half types every public function computes in float32 and rounds once, and so do its gradients, whatever rows it is made of."""
 
+import inspect
 import re
 
 import numpy as np
@@ -7,10 +8,14 @@ import pytest
 
 import gradlab as gl
 from gradlab import ops
+from gradlab.autograd.record import bind
+from gradlab.autograd.rounding import roundings_of
 from gradlab.nn import functional as F
+from gradlab.spec import spec_of
 
 from kinds.calls import parts
 from kinds.halves import HALVES, OWN, SIZES, Roundings, apart, ulps
+from samples import SAMPLES
 
 HALF = gl.float16
 PICKED = "picks elements, along one dimension after the other"
@@ -63,6 +68,32 @@ def test_each_result_is_rounded_once(call):
             assert REFUSED.search(str(error))
             return
     assert len(rounded.names) <= max(1, sum(t.dtype == HALF for t in found)) or named(call, SEVERAL), rounded.names
+
+
+def values_of(row, sample):
+    """What formulas of a row may ask for by name, where its inputs are half tensors."""
+    arrays = [x.astype(np.float16) if getattr(x, "dtype", np.dtype(int)).kind == "f" else x for x in sample.inputs]
+    inputs = [gl.tensor(x) if isinstance(x, np.ndarray) else x for x in arrays]
+    with gl.no_grad():
+        made = bind(row)(*inputs, **sample.params)
+    outputs = dict(zip(row.outputs, made if isinstance(made, tuple) else (made,)))
+    named = {row.inputs[-1]: tuple(inputs)} if row.variadic else dict(zip(row.inputs, inputs))
+    specs = {f"{n}_spec": tuple(spec_of(t._array) for t in x) if type(x) is tuple else spec_of(x._array) for n, x in named.items()
+             if isinstance(x, (gl.Tensor, tuple))}  # fmt: skip
+    gradients = {f"g_{name}": gl.ones_like(t) for name, t in outputs.items()}
+    return named | outputs | specs | sample.params | gradients | {"g": next(iter(gradients.values()))}
+
+
+@pytest.mark.parametrize("row", [r for r in ops.ROWS.values() if r.steps and not r.dynamic and SAMPLES.get(r.name)], ids=repr)
+def test_formulas_that_round_more_than_once_are_known(row):
+    """Whether a formula rounds never, once or more often is read from its code; here it runs on half types as it stands."""
+    for sample in SAMPLES[row.name]:
+        values = values_of(row, sample) if "float16" in sample.dtypes else {}
+        for step in row.steps if values else ():
+            with gl.no_grad(), Roundings() as rounded:
+                found = step.formula(**{name: values[name] for name in inspect.signature(step.formula).parameters})
+            results = sum(x is not None for x in found) if isinstance(found, (tuple, list)) else 1
+            assert min(len(rounded.names), 2 * results) <= roundings_of(row) * results, rounded.names
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=repr)

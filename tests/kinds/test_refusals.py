@@ -6,13 +6,16 @@ Every sample of every row is tried with inputs of other shapes and with other si
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab import ops
+from gradlab.autograd.record import bind
 from gradlab.spec import Spec, spec_of
 
 from samples import SAMPLES
@@ -83,4 +86,36 @@ def test_what_the_rule_refuses(name):
             if found != wanted:
                 shapes = [x.shape if isinstance(x, np.ndarray) else x for x in inputs]
                 faults.append(f"{shapes}, {params}: {found}, the rule {'refuses' if wanted is None else wanted}")
+    assert not faults, "\n".join(faults[:8])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_calls_of_tensors_refuse_in_the_rules_words(name):
+    """The short ways of the autograd, which ask no rule, too: one call for each kind of message of a sample."""
+    row, call, faults = ops.ROWS[name], bind(ops.ROWS[name]), []
+    for sample in SAMPLES[name]:
+        met = set()
+        for inputs, params in variations(sample):
+            arrays = [x for x in inputs if isinstance(x, np.ndarray)]
+            given = [None if x is None else spec_of(x) if isinstance(x, np.ndarray) else Spec((), arrays[0].dtype) for x in inputs]
+            try:
+                row.specs(*given, **params)
+            except Exception as error:
+                wanted = error
+            else:
+                continue
+            apart = [i != j for x, y in zip(inputs, sample.inputs) for i, j in zip(np.shape(x), np.shape(y), strict=False)]
+            kind = re.sub(r"\d+", "#", str(wanted)), tuple(apart), tuple(map(np.ndim, arrays))
+            if kind in met:
+                continue
+            met.add(kind)
+            try:
+                with gl.no_grad():
+                    call(*[gl.tensor(x) if isinstance(x, np.ndarray) else x for x in inputs], **params)
+                said = "nothing"
+            except Exception as error:
+                if type(error) is type(wanted) and str(wanted) in str(error):
+                    continue
+                said = repr(error)
+            faults.append(f"{[getattr(x, 'shape', x) for x in inputs]}, {params}: the rule says {wanted!r}, the call {said}")
     assert not faults, "\n".join(faults[:8])

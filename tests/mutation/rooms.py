@@ -41,7 +41,8 @@ ROOMS = {
             autograd hooks hook_order inplace inplace_shapes inplace_without_graph modes function* func func_orders forward_ad gradcheck
             memory memory_views overrides tensor promotion errors indexing layout new_row complex amp amp_gradients profiler checkpoint
             sparse vmap trace_training compile meta_device native_eager recall node_counts kinds/library_writes kinds/contexts_end
-            kinds/gradients_read kinds/numbers_beside_half_types kinds/stale_views
+            kinds/gradients_read kinds/numbers_beside_half_types kinds/stale_views kinds/code_in_backward kinds/refusals kinds/half_units
+            kinds/result_layouts graph_api private_names amp_cuda
         """),
     ),
     "passes": Room(
