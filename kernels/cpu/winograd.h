@@ -55,6 +55,15 @@ struct Zeros {
 };
 thread_local Zeros zeros;
 
+// Whether all that was added up to these sums is finite (or nearly too large).
+inline bool finite(V total) {
+  float rest[L];
+  store(rest, total - total);
+  bool all = true;
+  for (int i = 0; i < L; ++i) all = all && rest[i] == 0;
+  return all;
+}
+
 // The points of F(4, 3) besides 0 and infinity are ±NEAR and ±FAR.
 constexpr float NEAR = 0.75f, FAR = 1.5f, NEAR2 = NEAR * NEAR, FAR2 = FAR * FAR;
 // What the algorithm's matrices for the weights hold: 1 over the product of a point's distances from the others.

@@ -83,20 +83,45 @@ template <int TALL, typename F> inline void gather_down(F at, V* out) {
   }
 }
 
-// A run of tiles, `tile` apart: the products of all places, `wide` channels, become TALL by two results each, from row y and column x of an image on.
-template <int TALL>
-inline void results(const float* m, int64_t place, int64_t tile, int64_t wide, int64_t many, const Ending& e, int64_t image, int64_t y, int64_t x, int64_t channel) {
+// The weights as they were given: of output o and channel c tap k lies at o * output + c * channel + k, or 8 - k where they are turned.
+struct Taps {
+  const float* at;
+  int64_t outputs, channels, output, channel;
+  bool turned;
+};
+
+// Results of the tile whose first element is (y, x) of an image's part, outputs `first` and so on, as the sum that defines a convolution.
+template <int TALL> __attribute__((noinline)) void summed(const Part& s, int64_t image, int64_t y, int64_t x, const Taps& w, int64_t first, V* left, V* right) {
+  for (int i = 0; i < TALL; ++i) left[i] = right[i] = V{};
+  for (int64_t c = 0; c < w.channels; ++c)
+    for (int k = 0; k < 9; ++k) {
+      float some[L] = {};
+      for (int64_t j = 0; j < least(L, w.outputs - first); ++j) some[j] = w.at[(first + j) * w.output + c * w.channel + (w.turned ? 8 - k : k)];
+      const V own = load(some);
+      const auto at = [&](int64_t i, int64_t j) {
+        return uint64_t(i) < uint64_t(s.rows) && uint64_t(j) < uint64_t(s.columns) ? s.at[image * s.image + i * s.row + j * s.pixel + c] : 0.0f;
+      };
+      for (int i = 0; i < TALL; ++i) {
+        left[i] += at(y + i + k / 3, x + k % 3) * own;
+        right[i] += at(y + i + k / 3, x + k % 3 + 1) * own;
+      }
+    }
+}
+
+// A run of tiles, whose TALL by two results each, `wide` channels, are what tile(number, channel, left ones, right ones) computes: from row y and
+// column x of an image on. Whether all of them are finite.
+template <int TALL, typename F> inline bool results(F tile, int64_t wide, int64_t many, const Ending& e, int64_t image, int64_t y, int64_t x, int64_t channel) {
   const int64_t first = image * e.image + (e.plane ? y / 2 * e.row + x / 2 * e.pixel : y * e.row + x * e.pixel) + channel;
-  for (int64_t t = 0; t < many; ++t, m += tile)
+  V total[2] = {};
+  for (int64_t t = 0; t < many; ++t)
     for (int64_t c = 0; c < wide; c += L) {
-      const float* in = m + c;
-      V half[ACROSS][TALL], left[TALL], right[TALL];
-#pragma GCC unroll 4
-      for (int j = 0; j < ACROSS; ++j) gather_down<TALL>([=](int i) { return load(in + (ACROSS * i + j) * place); }, half[j]);
+      V left[TALL], right[TALL];
+      tile(t, c, left, right);
       const V shift = e.bias == nullptr ? V{} : load(e.bias + channel + c);
 #pragma GCC unroll 4
       for (int i = 0; i < TALL; ++i) {
-        left[i] = half[0][i] + (half[1][i] + half[2][i]) + shift, right[i] = (half[1][i] - half[2][i]) - half[3][i] + shift;
+        left[i] += shift, right[i] += shift;
+        total[0] += left[i], total[1] += right[i];
         if (e.relu) left[i] = left[i] < V{} ? V{} : left[i], right[i] = right[i] < V{} ? V{} : right[i];
       }
       if (e.plane == 0) {
@@ -122,6 +147,16 @@ inline void results(const float* m, int64_t place, int64_t tile, int64_t wide, i
         store(e.winners + at, winner + int32_t((e.top + y + 2 * i) * e.plane + x + 2 * t));
       }
     }
+  return finite(total[0] + total[1]);
+}
+
+// The results of a tile from the products of all places, whose first is at m.
+template <int TALL> inline void gather(const float* m, int64_t place, V* left, V* right) {
+  V half[ACROSS][TALL];
+#pragma GCC unroll 4
+  for (int j = 0; j < ACROSS; ++j) gather_down<TALL>([=](int i) { return load(m + (ACROSS * i + j) * place); }, half[j]);
+#pragma GCC unroll 4
+  for (int i = 0; i < TALL; ++i) left[i] = half[0][i] + (half[1][i] + half[2][i]), right[i] = (half[1][i] - half[2][i]) - half[3][i];
 }
 
 // Indices into image n, as `lay_back` does.
@@ -151,15 +186,18 @@ void lay_back_indices(const int32_t* from, int64_t rows, int64_t columns, int64_
   }
 }
 
-// y, x, weights, bias, indices, records. Parameters: the images x, the images y; the row and column of the first tap; tile rows of a band, bands, images
+// An infinity becomes NaN in the whole tile, as its transformation is a difference: a run of tiles whose results are not finite is summed up plainly.
+//
+// y, x, transformed weights, bias, indices, records, weights. Parameters: the images x, the images y; the row and column of the first tap; tile rows of a band, bands, images
 // of a unit of work, tiles of a block; whether there is a bias, whether results below zero become zero, whether a record (conv_statistics.h) of each
 // unit's results is wanted; whether only the largest elements of windows of two by two are: then the strides of y are theirs, and those of the
-// indices follow.
+// indices follow the last; whether weights are turned and outputs their second dimension.
 template <int TALL> inline void correlate(char** p, const int64_t* v, int part, int parts) {
   constexpr int DOWN = TALL + 2, PLACES = DOWN * ACROSS;
   const Images x = images_of(v), y = images_of(v + IMAGES);
   const int64_t* w = v + 2 * IMAGES;
   const int64_t top = w[0], left = w[1], band = w[2], bands = w[3], group = w[4], most = w[5];
+  const Taps taps = {(const float*)p[6], y.c, x.c, w[10] ? 9 : 9 * x.c, w[10] ? 9 * y.c : 9, w[10] != 0};
   const bool pooled = w[9], lies = readable(x), direct = !pooled && readable(y);
   const int64_t width = up(y.w, WIDE), height = up(y.h, TALL), columns = WIDE * width + 2;
   const int64_t wide = up(x.c, L) * L, across = up(y.c, L) * L;
@@ -183,7 +221,7 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
       for (int64_t i = 0; i < images; ++i)
         lay((const float*)p[1], x, n + i, top + TALL * begin, TALL * tall + 2, left, columns, wide, from + i * laid);
     }
-    const int64_t down = lies ? top + TALL * begin : 0, right = lies ? left : 0;  // where the first tile begins
+    const int64_t down = lies ? top + TALL * begin : 0, begin_column = lies ? left : 0;  // where the first tile begins
     Ending ending = {to, (int32_t*)to + made / 2, made, WIDE * width * across, across, TALL * tall, WIDE * width, 0, TALL * begin, w[6] ? bias : nullptr, w[7] != 0};
     if (direct) ending = {(float*)p[0] + n * y.step[0] + TALL * begin * y.step[2], nullptr, y.step[0], y.step[2], y.step[3], rows, y.w, 0, 0, ending.bias, ending.relu};
     if (pooled) ending.row = width * across, ending.plane = y.w;
@@ -191,21 +229,26 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
     for (int64_t first = 0; first < tiles; first += most) {
       const int64_t count = least(most, tiles - first);
       runs(first, count, tall, width, [&](int64_t t, int64_t many, int64_t i, int64_t r, int64_t c) {
-        transform<TALL>(source, i, down + TALL * r, right + WIDE * c, wide, many, in, t, in_place, wide, 0);
+        transform<TALL>(source, i, down + TALL * r, begin_column + WIDE * c, wide, many, in, t, in_place, wide, 0);
       });
       for (int64_t q = 0; q < across; q += P) {
         const int64_t own = least(P, across - q), row = over ? wide : own;
         const Panels<true> product = {wide, x.c, row, PLACES, in_place, x.c * own, out_place, false};
         product.multiply(count, own / L, in, (const float*)p[2] + q * PLACES * x.c, 0, out);
         runs(first, count, tall, width, [&](int64_t t, int64_t many, int64_t i, int64_t r, int64_t c) {
-          results<TALL>(out + t * row, out_place, row, own, many, ending, i, TALL * r, WIDE * c, q);
+          const auto made = [=](int64_t tile, int64_t channel, V* left, V* right) { gather<TALL>(out + (t + tile) * row + channel, out_place, left, right); };
+          if (results<TALL>(made, own, many, ending, i, TALL * r, WIDE * c, q)) return;
+          const auto plain = [&](int64_t tile, int64_t channel, V* left, V* right) {
+            summed<TALL>(source, i, down + TALL * r, begin_column + WIDE * (c + tile), taps, q + channel, left, right);
+          };
+          results<TALL>(plain, own, many, ending, i, TALL * r, WIDE * c, q);
         });
       }
     }
     if (w[8]) record({ending.at, images, rows, y.w, ending.image, ending.row, ending.pixel}, y.c, (float*)p[5] + u * record_length(y.c));
     if (pooled) {
       const Images whole = {y.n, y.c, y.h / 2, y.w / 2, {y.step[0], y.step[1], y.step[2], y.step[3]}};
-      const Images places = {y.n, y.c, y.h / 2, y.w / 2, {w[10], w[11], w[12], w[13]}};
+      const Images places = {y.n, y.c, y.h / 2, y.w / 2, {w[11], w[12], w[13], w[14]}};
       for (int64_t i = 0; i < images; ++i) {
         const float* const at = to + i * made;
         lay_back(at, rows / 2, width, across, whole, n + i, TALL / 2 * begin, (float*)p[0]);

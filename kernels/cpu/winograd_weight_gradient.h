@@ -82,8 +82,10 @@ struct Reader {
   }
 };
 
-// Sums of all places, [outputs, channels (up to whole vectors)], `place` apart, become taps: rows of nine times so many channels, `row` apart.
-template <int TALL> inline void taps(const float* sums, int64_t place, int64_t outputs, int64_t wide, float* to, int64_t row) {
+// Sums of all places, [outputs, channels (up to whole vectors)], `place` apart, become taps: rows of nine times so many channels, `row` apart. Whether
+// all of them are finite.
+template <int TALL> inline bool taps(const float* sums, int64_t place, int64_t outputs, int64_t wide, float* to, int64_t row) {
+  V total = {};
   for (int64_t o = 0; o < outputs; ++o, to += 9 * row)
     for (int64_t c = 0; c < wide; c += L) {
       const float* at = sums + o * wide + c;
@@ -98,9 +100,27 @@ template <int TALL> inline void taps(const float* sums, int64_t place, int64_t o
       for (int i = 0; i < 3; ++i) {
         V found[3];
         taps_across(half[i][0], half[i][1], half[i][2], half[i][3], found);
-        for (int j = 0; j < 3; ++j) store(to + (3 * i + j) * row + c, found[j]);
+        for (int j = 0; j < 3; ++j) store(to + (3 * i + j) * row + c, found[j]), total += found[j];
       }
     }
+  return finite(total);
+}
+
+// The same as plain sums, of `rows` by `columns` slopes, those of an image from row own_y on: what they are multiplied by begins at (y, x).
+__attribute__((noinline)) void add_plainly(const Part& s, const Part& slopes, int64_t images, int64_t y, int64_t x, int64_t own_y, int64_t rows, int64_t columns, int64_t outputs, int64_t wide, float* out, int64_t row) {
+  for (int64_t u = 0; u < images * rows * columns; ++u) {
+    const int64_t i = u / columns / rows, r = u / columns % rows, j = u % columns;
+    for (int64_t o = 0; o < outputs; ++o) {
+      const V slope = slopes.at[i * slopes.image + (own_y + r) * slopes.row + j * slopes.pixel + o] - V{};
+      for (int k = 0; k < 9; ++k) {
+        const int64_t line = y + r + k / 3, column = x + j + k % 3;
+        const bool inside = uint64_t(line) < uint64_t(s.rows) && uint64_t(column) < uint64_t(s.columns);
+        const float* const from = s.at + i * s.image + line * s.row + column * s.pixel;
+        float* const to = out + (9 * o + k) * row;
+        for (int64_t c = 0; c < wide; c += L) store(to + c, fused(slope, inside ? load(from + c) : V{}, load(to + c)));
+      }
+    }
+  }
 }
 
 // Partial sums [blocks, outputs, 9, channels (up to whole vectors)], x, dy. Parameters: the images x, the images dy; row and column of the first tap;
@@ -125,14 +145,20 @@ template <int TALL> inline void slope(char** p, const int64_t* v, int part, int 
     const Reader source = Reader{(const float*)p[1], x, left, columns, laid, from}.some(c, some_channels);
     const Reader given = Reader{(const float*)p[2], y, 0, own_columns, own_laid, own_from}.some(o, some_outputs);
     const int64_t last = x.n * bands * (u + 1) / blocks, wide = source.wide(), own = given.wide();
+    float* const made = (float*)p[0] + (u * y.c + o) * 9 * row + c;
+    // f(images of a band, slopes of it, how many of them, row and column of the first tap, row of the first slope, tile rows, all their slopes)
+    const auto every_band = [&](auto f) {
+      for (int64_t b = x.n * bands * u / blocks, images; b < last; b += images) {
+        const int64_t n = b / bands, begin = b % bands * band, tall = least(band, height - begin);
+        images = least(group, last - b);
+        const Part mine = source.part(n, images, top + TALL * begin, TALL * tall + 2), other = given.part(n, images, TALL * begin, TALL * tall);
+        const bool lies = readable(source.s);
+        f(mine, other, images, lies ? top + TALL * begin : 0, lies ? left : 0, readable(given.s) ? TALL * begin : 0, tall, least(TALL * tall, y.h - TALL * begin));
+      }
+    };
     bool add = false;
-    for (int64_t b = x.n * bands * u / blocks, images; b < last; b += images) {
-      const int64_t n = b / bands, begin = b % bands * band, tall = least(band, height - begin);
-      images = least(group, last - b);
+    every_band([&](const Part& mine, const Part& other, int64_t images, int64_t down, int64_t right, int64_t own_down, int64_t tall, int64_t) {
       const int64_t tiles = images * tall * width;
-      const Part mine = source.part(n, images, top + TALL * begin, TALL * tall + 2), other = given.part(n, images, TALL * begin, TALL * tall);
-      const bool lies = readable(source.s);
-      const int64_t down = lies ? top + TALL * begin : 0, right = lies ? left : 0, own_down = readable(given.s) ? TALL * begin : 0;
       for (int64_t first = 0; first < tiles; first += most) {
         const int64_t count = least(most, tiles - first);
         runs(first, count, tall, width, [&](int64_t t, int64_t many, int64_t i, int64_t r, int64_t k) {
@@ -143,8 +169,13 @@ template <int TALL> inline void slope(char** p, const int64_t* v, int part, int 
         product.multiply(given.s.c, wide / L, out, in, most * P, total);
         add = true;
       }
-    }
-    taps<TALL>(total, total_place, given.s.c, wide, (float*)p[0] + (u * y.c + o) * 9 * row + c, row);
+    });
+    if (taps<TALL>(total, total_place, given.s.c, wide, made, row)) continue;
+    // An infinity has become NaN in all taps.
+    for (int64_t i = 0; i < 9 * given.s.c; ++i) std::memset(made + i * row, 0, sizeof(float) * size_t(wide));
+    every_band([&](const Part& mine, const Part& other, int64_t images, int64_t down, int64_t right, int64_t own_down, int64_t, int64_t rows) {
+      add_plainly(mine, other, images, down, right, own_down, rows, y.w, given.s.c, wide, made, row);
+    });
   }
 }
 

@@ -78,7 +78,7 @@ def convolve(step: Step, out: Emitter) -> bool:
     depthwise = inputs == groups == outputs and inputs >= LEAST
     tall = 0
     if (kh, kw, *stride, *dilation, groups) == (3, 3, 1, 1, 1, 1, 1) and min(inputs, outputs) >= LEAST and min(high_out, wide_out) > 1:
-        tall = _way(inputs, outputs, high_out, wide_out)
+        tall = _way(inputs, outputs, high_out, wide_out) if np.isfinite(transformed(weight, 4)).all() else 0
     last = (x_last and not x.contiguous) or (y_last and not y.contiguous)
     if not last and (depthwise or not tall or min(inputs, outputs) < 2 * LEAST):
         return False
@@ -105,6 +105,7 @@ def convolve(step: Step, out: Emitter) -> bool:
         return True
     reach, columns = (kh - 1) * dilation[0] + 1, wide + 2 * padding[1]
     laid = not x_last or any(padding)
+    extra = after = ""
     if tall:
         columns, across, places = 2 * -(-wide_out // 2) + 2, _up(outputs, 16), (tall + 2) * 4
         wide_tiles, high_tiles = -(-wide_out // 2), -(-high_out // tall)
@@ -117,7 +118,8 @@ def convolve(step: Step, out: Emitter) -> bool:
         size = together * (band + 2) * columns * full + 16 + places * (tiles * (full + across) + 32) + band * wide_out * across
         name, constants = f"gl_winograd_{tall}", transformed(weight, tall)
         out.part("winograd.c")
-        extra = ""
+        plain = packed(weight.transpose(2, 3, 1, 0).reshape(-1, outputs))  # for what is not finite
+        after = f"{constant(out.pointer(out.constant(plain, None, 'panels')))}, "
     else:
         line = columns * inputs if laid or depthwise else 0
         band = high_out if line == 0 else max(min((BAND // line - reach) // stride[0] + 1, high_out), 1)
@@ -127,7 +129,6 @@ def convolve(step: Step, out: Emitter) -> bool:
         pixels = band * wide_out
         input_size = ((band - 1) * stride[0] + reach) * columns * _up(inputs, 16 if depthwise else 1)
         size = (together * input_size if laid or depthwise else 0) + 48 + pixels * together * (_up(outputs, 16) + 1)
-        extra = ""
         if depthwise:
             name = "gl_convolve_depthwise"
             constants = np.zeros((kh, kw, _up(inputs, 16)), np.float32)
@@ -146,7 +147,7 @@ def convolve(step: Step, out: Emitter) -> bool:
     numbers = (n, inputs, high, wide, outputs, groups, high_out, wide_out, kh, kw, *stride, *padding, *dilation, int(x_last), int(y_last))
     shape = f"&(const gl_pictures){{{', '.join(map(str, (*numbers, together, band)))}}}"
     weights = constant(out.pointer(out.constant(constants, None, "panels")))
-    out.line(f"{name}(&team, {shape}, {extra}{constant(out.pointer(x))}, {weights}, {target}, {finish})")
+    out.line(f"{name}(&team, {shape}, {extra}{constant(out.pointer(x))}, {weights}, {after}{target}, {finish})")
     return True
 
 

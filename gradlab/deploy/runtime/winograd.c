@@ -1,6 +1,7 @@
 /* ---- 3x3 convolutions of stride 1 by Winograd's algorithm F(tall x 2, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
  * 2015): tall by two results come from a tile of tall + 2 by four numbers. Down it is F(4, 3) at the points 0, +-3/4, +-3/2 and infinity (or F(2, 3)),
- * whose errors are 1.4 to 2.4 times those of the sum that defines a convolution. The weights are transformed when the program is built. ---- */
+ * whose errors are 1.4 to 2.4 times those of the sum that defines a convolution. The weights are transformed when the program is built. An infinity
+ * would become NaN in a whole tile, as its transformation is a difference: a row of tiles that holds what is not finite is summed up plainly. ---- */
 #define GL_NEAR 0.75f
 #define GL_FAR 1.5f
 #define GL_NEAR2 (GL_NEAR * GL_NEAR)
@@ -51,7 +52,9 @@ GL_INLINE void gl_gather_down(const int tall, const float *m, int64_t place, gl_
 }
 /* Where a row of tiles goes: `rows` by `columns` results that are wanted, of `channels` each (whole vectors). */
 typedef struct { float *y; const float *add, *bias; int64_t row, pixel, rows, columns, channels; bool positive; } gl_ending;
-GL_INLINE void gl_gather(const int tall, const float *m, int64_t place, int64_t across, int64_t many, const gl_ending *to) {
+/* The results; whether all of them are finite before anything follows them. */
+GL_INLINE bool gl_gather(const int tall, const float *m, int64_t place, int64_t across, int64_t many, const gl_ending *to) {
+  gl_w lefts = {0}, rights = {0};
   for (int64_t t = 0; t < many; ++t, m += across)
     for (int64_t c = 0; c < to->channels; c += GL_LANES) {
       gl_w half[4][4];
@@ -62,6 +65,7 @@ GL_INLINE void gl_gather(const int tall, const float *m, int64_t place, int64_t 
       GL_UNROLL for (int i = 0; i < tall; ++i) {
         if (i >= to->rows) break;
         gl_w left = half[0][i] + (half[1][i] + half[2][i]) + shift, right = (half[1][i] - half[2][i]) - half[3][i] + shift;
+        lefts += left, rights += right;
         if (to->add != NULL) {
           left += GL_GET(to->add + at + i * to->row);
           if (both) right += GL_GET(to->add + at + i * to->row + to->pixel);
@@ -76,10 +80,30 @@ GL_INLINE void gl_gather(const int tall, const float *m, int64_t place, int64_t 
         if (both) GL_PUT(to->y + at + i * to->row + to->pixel, right);
       }
     }
+  float rest[GL_LANES];
+  lefts += rights, lefts -= lefts;
+  memcpy(rest, &lefts, sizeof rest);
+  bool finite = true;
+  for (int i = 0; i < GL_LANES; ++i) finite = finite && rest[i] == 0.0f;
+  return finite;
+}
+/* The same rows as the sum that defines a convolution. laid: the row of tiles; panels: the weights as [3][3][inputs][16]. */
+GL_APART void gl_sum_row(const int tall, const float *laid, int64_t columns, int64_t wide, int64_t inputs, int64_t outputs, const float *panels, const gl_ending *to) {
+  int32_t at[16], jumps[9];
+  for (int64_t t = 0; t < 16; ++t) at[t] = (int32_t)(t * wide);
+  for (int t = 0; t < 9; ++t) jumps[t] = (int32_t)(t % 3 == 0 ? (columns - 2) * wide : wide);
+  for (int64_t i = 0; i < gl_least(tall, to->rows); ++i)
+    for (int64_t j = 0; j < to->columns; j += 16) {
+      const int64_t many = gl_least(16, to->columns - j), shift = i * to->row + j * to->pixel;
+      const gl_product q = {many, outputs, 9 * inputs, laid + (i * columns + j) * wide, 0, 1, panels, 9 * inputs, to->y + shift, to->pixel,
+        {to->bias, NULL, to->add == NULL ? NULL : to->add + shift, to->positive ? GL_RELU : 0}, at, jumps, 9, inputs};
+      gl_multiply_part(&q, 0, many, 0, outputs);
+    }
 }
 
-/* A piece of work. Weights: of each of the (tall + 2) x 4 places panels of 16 outputs, [inputs][16]; the bias with zeros up to whole panels. */
-GL_INLINE void gl_winograd_piece(const int tall, float *space, gl_piece p, const gl_pictures *w, const float *x, const float *weight, float *y, const gl_finish *finish) {
+/* A piece of work. Weights: of each of the (tall + 2) x 4 places panels of 16 outputs, [inputs][16]; `plain` as they were; the bias with zeros up to
+ * whole panels. */
+GL_INLINE void gl_winograd_piece(const int tall, float *space, gl_piece p, const gl_pictures *w, const float *x, const float *weight, const float *plain, float *y, const gl_finish *finish) {
   const int64_t c = w->inputs, wide = gl_up(c, GL_LANES), across = gl_up(w->outputs, 16), places = (tall + 2) * 4;
   const int64_t width = (w->wide_out + 1) / 2, columns = 2 * width + 2, high = (p.rows + tall - 1) / tall, tiles = p.pictures * high * width;
   const int64_t laid = (tall * high + 2) * columns * wide, in_place = tiles * wide + 16, out_place = tiles * across + 16;
@@ -100,7 +124,8 @@ GL_INLINE void gl_winograd_piece(const int tall, float *space, gl_piece p, const
       const int64_t shift = tall * r * w->wide_out * pixel;
       const gl_ending to = {(direct ? y + start : made) + shift, direct && finish->add != NULL ? finish->add + start + shift : NULL, finish->column_bias,
         w->wide_out * pixel, pixel, p.rows - tall * r, w->wide_out, direct ? w->outputs : across, direct && finish->activation == GL_RELU};
-      gl_gather(tall, out + (i * high + r) * width * across, out_place, across, width, &to);
+      if (!gl_gather(tall, out + (i * high + r) * width * across, out_place, across, width, &to))
+        gl_sum_row(tall, space + i * laid + tall * r * columns * wide, columns, wide, c, w->outputs, plain, &to);
     }
     if (!direct) gl_lay_back(w, made, across, p.picture + i, p.first, p.rows, y, finish);
     else if (finish->activation != 0 && finish->activation != GL_RELU) gl_activate(finish->activation, y + start, p.rows * w->wide_out * w->outputs);
@@ -111,6 +136,6 @@ GL_INLINE void gl_winograd_piece(const int tall, float *space, gl_piece p, const
   (void)work; \
   GL_MANY(work > 20000, team->threads) \
   for (int64_t job = 0; job < gl_pieces(w); ++job) \
-    gl_winograd_piece(tall, (float *)(void *)(team->own + GL_SELF * team->own_size), gl_piece_of(w, job), w, x, weight, y, &finish);
-GL_UNUSED static void gl_winograd_2(const gl_team *team, const gl_pictures *w, const float *x, const float *weight, float *y, gl_finish finish) { GL_WINOGRAD(2) }
-GL_UNUSED static void gl_winograd_4(const gl_team *team, const gl_pictures *w, const float *x, const float *weight, float *y, gl_finish finish) { GL_WINOGRAD(4) }
+    gl_winograd_piece(tall, (float *)(void *)(team->own + GL_SELF * team->own_size), gl_piece_of(w, job), w, x, weight, plain, y, &finish);
+GL_UNUSED static void gl_winograd_2(const gl_team *team, const gl_pictures *w, const float *x, const float *weight, const float *plain, float *y, gl_finish finish) { GL_WINOGRAD(2) }
+GL_UNUSED static void gl_winograd_4(const gl_team *team, const gl_pictures *w, const float *x, const float *weight, const float *plain, float *y, gl_finish finish) { GL_WINOGRAD(4) }

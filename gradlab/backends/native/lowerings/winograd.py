@@ -113,9 +113,9 @@ def correlate(
     records = space._replace(offset=space.offset + 4 * size, shape=(4 * units * length(outputs),)) if recording else None
     turn = TaskSpec("gradlab_winograd_weights" + kind, (*weights.shape[:2], int(back)), (space, weights), widest(weights.size * 4))
     result = pooled.elements if pooled else y
-    flags = int(bias is not None), int(relu), int(recording), int(pooled is not None)
+    flags = int(bias is not None), int(relu), int(recording), int(pooled is not None), int(back)
     parameters = (*_numbers(x), *y.shape, *result.strides, *first, *t, *flags, *(pooled.indices.strides if pooled else ()))
-    places = (result, x, space, bias or result, pooled.indices if pooled else result, records or result)
+    places = (result, x, space, bias or result, pooled.indices if pooled else result, records or result, weights)
     work = math.prod(y.shape) * channels / 3
     main = TaskSpec("gradlab_winograd" + kind, parameters, places, min(units, widest(work)), _along(parameters, places, bias, records, t))
     return Made([turn, main], records, units)
@@ -125,7 +125,7 @@ def _along(parameters: tuple[int, ...], places: tuple[Place, ...], bias: Place |
     """The images of a unit of work stay together, so that a record is of the same images. None where an image has no whole part of one."""
     images = parameters[0]
     steps = [p.strides[0] * p.dtype.itemsize for p in places]
-    steps[2] = 0
+    steps[2] = steps[6] = 0
     if bias is not None:
         steps[3] = 0
     if records is not None:
