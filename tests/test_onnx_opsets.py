@@ -75,6 +75,7 @@ def rolled(x, w, r, kind=np.tanh):
 
 ELEMENTS = floats(3, 4, 5, seed=6) ** 2 + 1
 PLACES = [*(floats(3, 4, seed=k) for k in (7, 8, 9)), floats(3, 4, seed=10) ** 2 + 0.5]
+REGION = np.array([[0.4, 0.2, 3.1, 2.9]], np.float32)
 WEIGHTS = floats(1, 5, 4, seed=10), floats(1, 5, 5, seed=11)
 # what changed between opsets: operator and version, inputs, attributes (with `outputs` and `stored` as `run` takes them), results
 CASES = [
@@ -121,6 +122,9 @@ CASES = [
     ("PRelu", 7, [IMAGE, floats(5)], {}, lambda: np.where(IMAGE < 0, IMAGE * floats(5), IMAGE)),
     ("Reshape", 1, [X], {"shape": [0, -1], "consumed_inputs": [0]}, lambda: X.reshape(2, 12)),
     ("Resize", 10, [IMAGE, np.array([1, 1, 2, 2], np.float32)], {"stored": (1,)}, lambda: IMAGE.repeat(2, 2).repeat(2, 3)),
+    ("RoiAlign", 10, [IMAGE, REGION, integers(1)], {"output_height": 2, "output_width": 2, "sampling_ratio": 2},
+     lambda: run("RoiAlign", 16, [IMAGE, REGION, integers(1)], output_height=2, output_width=2, sampling_ratio=2,
+                 coordinate_transformation_mode="output_half_pixel")[0]),
     ("Selu", 1, [X], {}, lambda: 1.0507 * np.where(X > 0, X, 1.6732 * np.expm1(np.minimum(X, 0)))),
     ("Selu", 6, [X], {}, lambda: 1.0507009873554805 * np.where(X > 0, X, 1.6732632423543772 * np.expm1(np.minimum(X, 0)))),
     *[("Softmax", v, [X], {}, lambda: softmaxed(X, 1)) for v in (1, 11)], ("Softmax", 11, [X], {"axis": 0}, lambda: softmaxed(X, 0)),

@@ -145,6 +145,24 @@ CASES = {
     "GatherBlockQuantized": (
         [small(5, 16), np.array([[0, 4], [2, 1]]), np.abs(floats(5, 2))], {"bits": 4, "block_size": 16, "quantize_axis": 1, "first": 1}
     ),
+    "Pad": ([A, np.array([1, 0, 0, 2], np.int64), f([0.5])], {}), "Trilu": ([A, np.array(1, np.int64)], {"upper": 0}),
+    "GatherND": ([A, np.array([[0, 1], [2, 3]], np.int64)], {}), "TransposeMatMul": ([A.T.copy(), B], {"transA": 1, "alpha": 0.5}),
+    "GridSample": ([IMAGE, rng().uniform(-1, 1, (2, 4, 5, 2)).astype(np.float32)], {"padding_mode": "border", "align_corners": 1}),
+    "ExpandDims": ([A, i32(-1)], {}), "Inverse": ([floats(2, 3, 3)], {}), "UnfoldTensor": ([A], {"dim": 1, "size": 2, "step": 2}),
+    "CDist": ([A, floats(5, 4, seed=1)], {"metric": "euclidean"}), "CDist squares": ([A, floats(5, 4, seed=1)], {"metric": "sqeuclidean"}),
+    "MatMulInteger16": ([np.arange(-6, 6, dtype=np.int16).reshape(3, 4) * 99, np.arange(8, dtype=np.int16).reshape(4, 2) * 77], {}),
+    "NhwcMaxPool": ([small(1, 5, 5, 3)], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "QLinearConv": ([Q, S, Z, small(2, 3, 2, 2, seed=1), f(0.01), u(120), f(0.05), u(128)], {}),
+    "QLinearConv last": ([Q.transpose(0, 2, 3, 1).copy(), S, Z, small(2, 3, 2, 2, seed=1), f(0.01), u(120), f(0.05), u(128)],
+                         {"channels_last": 1}),
+    "QLinearWhere": ([A > 0, small(3, 4), S, Z, small(3, 4, seed=1), f(0.03), u(120), f(0.05), u(130)], {}),
+    "ConvTransposeWithDynamicPads": ([IMAGE, floats(3, 2, 3, 3), np.array([1, 0, 1, 1], np.int64), floats(2)], {"strides": [2, 2]}),
+    "GatedRMSNorm": ([floats(2, 3, 8), floats(4), floats(2, 3, 8, seed=1)], {"activation": "sigmoid"}),
+    "GatedRMSNorm silu": ([floats(2, 3, 8), floats(8), floats(2, 3, 8, seed=1)], {"epsilon": 1e-3}), "ScaledSiLU": ([A], {"alpha": 1.5}),
+    "LinearAttention": ([floats(2, 5, 8), floats(2, 5, 4, seed=1), floats(2, 5, 6, seed=2), None,
+                         -abs(floats(2, 5, 2, seed=3)), f(rng(4).uniform(size=(2, 5, 2)))],
+                        {"q_num_heads": 4, "kv_num_heads": 2, "outputs": 2}),
+    "CausalConvWithState": ([floats(2, 3, 6), floats(3, 1, 4), floats(3), floats(2, 3, 3)], {"activation": "silu", "outputs": 2}),
 }  # fmt: skip
 
 
@@ -164,6 +182,79 @@ def test_operators_of_onnx_runtime(name):
             close(got.numpy(), want)
 
 
+CACHED = {  # steps, keys of before, lengths less one, attributes
+    "prompt": (4, 0, [3, 3], {}), "shorter prompt": (4, 0, [3, 1], {}), "packed": (4, 0, [3, 3], {"packed": True}),
+    "step": (1, 5, [5, 5], {}),
+    "shorter past": (1, 5, [5, 2], {}), "room left": (1, 9, [5, 3], {}), "turned": (4, 0, [3, 3], {"do_rotary": 1}),
+    "neighbours turned": (1, 5, [5, 3], {"do_rotary": 1, "rotary_interleaved": 1}), "window": (6, 0, [5, 5], {"local_window_size": 3}),
+    "capped": (4, 0, [3, 3], {"softcap": 2.0, "scale": 0.3}), "smooth": (4, 0, [3, 3], {"smooth_softmax": 1}),
+    "sink": (1, 5, [5, 4], {"sink": True}),
+    "bias": (4, 0, [3, 3], {"bias": True}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_grouped_queries_with_a_cache(name):
+    """Beside ONNX Runtime, where a result is specified: rows of queries and keys that there are."""
+    steps, past, lengths, attributes = CACHED[name]
+    heads, shared, width, batch = 4, 2, 16, 2
+    attributes = dict(attributes)
+    packed, bias, sink = (attributes.pop(k, False) for k in ("packed", "bias", "sink"))
+    own = [floats(batch, steps, shared * width, seed=k) for k in (1, 2)]
+    q = floats(batch, steps, (heads + 2 * shared if packed else heads) * width)
+    before = [floats(batch, shared, past, width, seed=k) for k in (3, 4)] if past else [None, None]
+    total = max(lengths) + 1
+    inputs = [q, *([None, None] if packed else own), *before, i32(lengths), i32(total)]
+    inputs += [np.cos(floats(32, width // 2)), np.sin(floats(32, width // 2))] if "do_rotary" in attributes else [None, None]
+    inputs += [None, floats(batch, heads, steps, total, seed=5) if bias else None, floats(heads, seed=6) if sink else None]
+    model, at, x = model_of("GroupQueryAttention", inputs, outputs=3, num_heads=heads, kv_num_heads=shared, **attributes)
+    wanted = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {at: x})
+    loaded = gl.onnx.load(model)
+    compiled = gl.compile(loaded) if name in ("turned", "shorter past") else loaded
+    for run in (loaded, compiled, compiled):
+        with gl.no_grad():
+            found = run(gl.tensor(x))
+        assert [tuple(f.shape) for f in found] == [w.shape for w in wanted]
+        for entry, last in enumerate(lengths):
+            close(found[0].numpy()[entry, : last + 1], wanted[0][entry, : last + 1])
+            for got, want in zip(found[1:], wanted[1:], strict=True):
+                close(got.numpy()[entry, :, : last + 1], want[entry, :, : last + 1])
+
+
+def alone(kind, inputs, outputs=1, **attributes):
+    model, _, x = model_of(kind, inputs, outputs=outputs, **attributes)
+    found = gl.onnx.load(model)(gl.tensor(x))
+    return [v.detach().numpy() for v in (found if isinstance(found, tuple) else (found,))]
+
+
+LATER = {"Unique", "Range", "GroupNorm", "SkipGroupNorm", "BiasAdd", "BiasSplitGelu"}
+
+
+def test_operators_that_onnx_runtime_has_on_other_processors():
+    """Parts of diffusion models, beside their formulas; and two that have nothing of their inputs' sizes."""
+    x, scale, shift, skip = floats(2, 3, 3, 4), floats(4, seed=1), floats(4, seed=2), floats(2, 3, 3, 4, seed=3)
+    rows = (x + skip).reshape(2, 9, 2, 2)
+    normal = (rows - rows.mean((1, 3), keepdims=True)) / np.sqrt(rows.var((1, 3), keepdims=True) + 1e-5)
+    want = normal.reshape(x.shape) * scale + shift
+    y, total = alone("SkipGroupNorm", [x, scale, shift, skip], 2, groups=2, activation=1)
+    np.testing.assert_allclose(y, want / (1 + np.exp(-want)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(total, x + skip)
+    (y,) = alone("GroupNorm", [x + skip, scale, shift], groups=2, activation=0)
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(alone("BiasAdd", [x, scale, skip])[0], x + scale + skip, rtol=1e-6)
+    value, gate = np.split(x + scale, 2, -1)
+    np.testing.assert_allclose(alone("BiasSplitGelu", [x, scale])[0], value * gl.nn.functional.gelu(gl.tensor(gate)).numpy(), rtol=1e-5)
+    values, back, counts = alone("Unique", [f([3.0, 1.0, 3.0, 2.0])], 3)
+    assert (values.tolist(), back.tolist(), counts.tolist()) == ([3, 1, 2], [0, 1, 0, 2], [2, 1, 1])
+    node = make("Range", ["a", "b", "c"], ["y"], domain=MICROSOFT)
+    stored = [onnx.numpy_helper.from_array(f(v), n) for v, n in ((1, "a"), (3, "b"), (0.5, "c"))]
+    value, result = onnx.helper.make_tensor_value_info("x", 1, [4]), onnx.ValueInfoProto(name="z")
+    graph = onnx.helper.make_graph([node, make("Add", ["y", "x"], ["z"])], "g", [value], [result], stored)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid(MICROSOFT, 1)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    np.testing.assert_allclose(gl.onnx.load(model)(gl.zeros(4)).detach().numpy(), [1, 1.5, 2, 2.5])
+
+
 def close(got, want):
     assert got.dtype == want.dtype and got.shape == want.shape
     if got.dtype.kind in "iu":  # one step of the quantised numbers, where a sum lies in the middle of two
@@ -178,7 +269,7 @@ def test_every_operator_of_onnx_runtimes_domain_is_compared():
     from gradlab.onnx.operators import ready
 
     ready()
-    compared = {name.split()[0] for name in CASES} | {"DynamicQuantizeLSTM"}  # below
+    compared = {name.split()[0] for name in CASES} | {"DynamicQuantizeLSTM", "GroupQueryAttention", *LATER}  # below
     assert {name.removeprefix(f"{MICROSOFT}:") for name in OPERATORS if name.startswith(MICROSOFT)} <= compared
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from gradlab.onnx.operators import (
     blocks,
     classical,
+    contributed,
     control,
     conv,
+    decoders,
     elementwise,
     extra,
     forests,
@@ -28,7 +30,7 @@ from gradlab.onnx.operators import (
 def ready() -> int:
     """All operators are registered; their families."""
     families = (
-        blocks, classical, control, conv, elementwise, extra, forests, fourier, images, indexing, losses, norms,
+        blocks, classical, contributed, control, conv, decoders, elementwise, extra, forests, fourier, images, indexing, losses, norms,
         quantized, recurrent, reductions, regions, shapes, tables, transformers,
     )  # fmt: skip
     return len(families)

@@ -151,13 +151,19 @@ def rotary(node: Node, x: Any, positions: Any, cos: Any, sin: Any) -> Any:
     length = y.shape[2]
     if positions.dim() == 1:  # where the first place stands
         positions = positions + gl.arange(length, device=x.device)
-    c, s = (table[positions.to(gl.int64)].reshape(-1, 1, length, size // 2) for table in (cos, sin))
-    turned, rest = y[..., :size], y[..., size:]
-    if node.get("interleaved", 0):
+    y = turned_by(y, positions, cos, sin, bool(node.get("interleaved", 0))) * node.get("scale", 1.0)
+    return joined(y) if flat else y
+
+
+def turned_by(x: Any, positions: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
+    """x [batch, heads, length, features], whose first features are turned as far as the tables [places, half of them] say."""
+    size = 2 * cos.shape[-1]
+    c, s = (table[positions.to(gl.int64)].reshape(-1, 1, x.shape[2], size // 2) for table in (cos, sin))
+    turned, rest = x[..., :size], x[..., size:]
+    if interleaved:
         a, b = turned[..., 0::2], turned[..., 1::2]
         turned = gl.stack([a * c - b * s, a * s + b * c], -1).reshape(turned.shape)
     else:
         a, b = turned[..., : size // 2], turned[..., size // 2 :]
         turned = gl.cat([a * c - b * s, a * s + b * c], -1)
-    y = gl.cat([turned, rest], -1) * node.get("scale", 1.0)
-    return joined(y) if flat else y
+    return gl.cat([turned, rest], -1) if rest.shape[-1] else turned
