@@ -13,8 +13,7 @@ from gradlab.onnx.importing import OPERATORS
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper, numpy_helper
-
-from tests.onnx_opsets import HISTORY, node_tests, verdict, versions
+from onnx_opsets import HISTORY, node_tests, verdict, versions
 
 
 def floats(*shape, seed=0):
