@@ -35,7 +35,7 @@ from gradlab.jit.portable import LoadError
 from gradlab.onnx import OnnxLoadError
 from gradlab.runs.folder import RunError
 from gradlab.train import read_checkpoint
-from gradlab.utils.serialization import FileFormatError, checksum, to_bytes
+from gradlab.utils.serialization import FileFormatError, checksum, hdf5, to_bytes
 
 SLOW, MEMORY = 20, 400 << 20
 
@@ -210,6 +210,24 @@ def images():
 
 
 @cache
+def hdf5_files():
+    """Groups, text, links and packed pieces, as older and newer versions of the library write them."""
+    h5py = import_module("h5py")
+    files = []
+    for version in ("earliest", "latest"):
+        with h5py.File(file := io.BytesIO(), "w", libver=version, userblock_size=512 * (version == "latest")) as tree:
+            packed = {"chunks": (5, 7), "compression": "gzip", "shuffle": True, "fletcher32": True}
+            tree.create_dataset("layers/w", data=np.arange(600.0).reshape(20, 30), **packed)
+            tree.create_dataset("layers/b", data=np.arange(9, dtype=">i2"), maxshape=(None,))
+            tree["layers/deep/kind"] = "convolution"
+            tree["names"] = np.array([b"one", b"two"])
+            tree["texts"], tree["one"], tree["again"] = ["un", "deux"], 1.5, h5py.SoftLink("/layers")
+            tree["layers"].attrs["units"] = [3, 4]
+        files.append(file.getvalue())
+    return files
+
+
+@cache
 def runs():
     """The description of a run, beside which its weights lie."""
     from gradlab.cli import main
@@ -259,6 +277,7 @@ KINDS = {
     "text": Kind(tables, unzipped, read_text, DATA, ".txt"),
     "idx": Kind(idx_files, idx_changed, read_idx, DATA),
     "image": Kind(images, damaged, read_image, DATA, ".png"),
+    "hdf5": Kind(hdf5_files, numbered, gl.load, FILE, ".h5"),
     "run": Kind(runs, json_changed, run_of, (RunError,)),
 }  # fmt: skip
 
@@ -268,9 +287,11 @@ class Late(BaseException):
 
 
 class WatchOfFiles(Watch):
-    """Files in the folder that files lie in may be opened."""
+    """Files in the folder that files lie in may be opened, and the program be run that reads HDF5."""
 
     def __call__(self, event, arguments):
+        if (event == "subprocess.Popen" and str(hdf5._PROGRAM) in arguments[1]) or (event == "open" and isinstance(arguments[0], int)):
+            return
         if event == "open" and str(arguments[0]).startswith((str(SCRATCH), sys.prefix, sys.base_prefix)):
             return
         super().__call__(event, arguments)

@@ -47,8 +47,9 @@ def check_row(name):
         runner.run([t._array for t in given], outs)
     for got, want in zip(outs, wanted, strict=True):
         found = runner.driver.download(got)
-        scale = 1 + np.nanmax(np.abs(np.where(np.isfinite(want), want, 0)), initial=0) if want.dtype.kind == "f" else 1
-        np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), rtol=2e-5, atol=2e-6 * scale)
+        scale = 1 + np.nanmax(np.abs(np.where(np.isfinite(want), want, 0)), initial=0) if want.dtype.kind in "fc" else 1
+        wide = np.complex128 if want.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(found.astype(wide), want.astype(wide), rtol=2e-5, atol=2e-6 * scale)
 
 
 SOME = (

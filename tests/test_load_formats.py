@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.utils.serialization import FileFormatError, from_bytes
+from gradlab.utils.serialization import FileFormatError, from_bytes, hdf5
 
 needs_h5py = pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is not installed")
 
@@ -149,7 +149,7 @@ def test_hdf5_that_is_harmful_or_damaged(tmp_path):
         return tmp_path / name
 
     huge = written("huge", lambda file: file.create_dataset("x", (10**12,), "f8", chunks=(1000,)))
-    with pytest.raises(FileFormatError, match=r"huge: /x takes 8,000,000,000,000 bytes"):
+    with pytest.raises(FileFormatError, match=r"huge cannot be read: /x takes 8,000,000,000,000 bytes"):
         gl.load(huge)
     outside = written("outside", lambda file: file.create_dataset("x", (8,), "u1", external=[(str(tmp_path / "secret"), 0, 8)]))
     with pytest.raises(FileFormatError, match="/x lies in another file"):
@@ -231,3 +231,21 @@ def test_names_tell_where_the_content_does_not(tmp_path):
         from_bytes(b"\x01\x02\x00\x03" * 9, "m.bin")
     with pytest.raises(IsADirectoryError):
         gl.load(tmp_path)
+
+
+@needs_h5py
+def test_hdf5_that_ends_its_library_or_never_ends(tmp_path, monkeypatch):
+    """The library in C then ends a process of its own, not this one."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(content := io.BytesIO(), "w") as file:
+        file["x"] = np.ones(3)
+    monkeypatch.setattr(hdf5, "_PROGRAM", program := tmp_path / "program.py")
+    for text, message in (
+        ("import os; os.abort()", r"f is a damaged HDF5 file: its library ended with -?\d+"),
+        ("import os; os.write(1, b'{' + (1).to_bytes(8, 'little'))", "f is a damaged HDF5 file, or .*: JSONDecodeError"),
+        ("while True: pass", "f is a damaged HDF5 file: reading it had not ended after 1 s"),
+    ):
+        program.write_text(text)
+        monkeypatch.setattr(hdf5, "SECONDS", 60 if "os" in text else 1)
+        with pytest.raises(FileFormatError, match=message):
+            from_bytes(content.getvalue(), "f")

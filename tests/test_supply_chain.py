@@ -49,6 +49,7 @@ PLACES = {  # file: (what is called there, why)
     "testing/prebuilt.py": ({"subprocess.run"}, "the compiler of wheels"),
     "utils/addresses.py": ({"build_opener"}, "the only way to the network: over TLS"),
     "utils/data/worker.py": ({"pickle.loads"}, "objects of this program's own processes"),
+    "utils/serialization/hdf5.py": ({"subprocess.run"}, "this Python, to read an HDF5 file"),
 }  # fmt: skip
 NAMES = {"eval", "exec", "compile", "__import__", "os.system", "os.popen"}
 BEGINS = ("subprocess.", "os.exec", "os.spawn", "os.posix_spawn", "pickle.load", "marshal.load", "dill.", "yaml.")
