@@ -121,7 +121,11 @@ class _Memory:
         return bool(self._tensor.is_shared())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._said()}device={self.device}) of size {self.size()}"
+        """Every element on a line of its own, of over 1000 the first and the last three; then what they are, in brackets."""
+        size = self.size()
+        shown = self.tolist() if size <= 1000 else [*self[:3], "...", *self[-3:]]
+        lines = "\n".join(f" {value}" for value in shown)
+        return f"{lines}\n[{type(self).__name__}({self._said()}device={self.device}) of size {size}]"
 
     def _said(self) -> str:
         return ""
