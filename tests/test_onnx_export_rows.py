@@ -29,7 +29,8 @@ DYNAMIC = {name for name, row in ops.ROWS.items() if row.dynamic}
 ROWS = [name for name in ops.ROWS if name not in NO_OPERATOR | COMPLEX and name not in DYNAMIC]
 # What ONNX leaves open or says otherwise: a NaN in a window of MaxPool; random integers of more than float32's bits.
 WIDE = [i for i, s in enumerate(SAMPLES["random_integers"]) if s.params["high"] - s.params["low"] > 1 << 24]
-ODD = {("max_pool", 7), *(("random_integers", i) for i in WIDE)}
+HOLED = [i for i, s in enumerate(SAMPLES["max_pool"]) if np.isnan(s.inputs[0]).any()]
+ODD = {*(("max_pool", i) for i in HOLED), *(("random_integers", i) for i in WIDE)}
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2, "float64": 1e-6}
 CASES = [(n, i, "float32") for n in ROWS for i in range(len(SAMPLES[n]))]
 OTHERS = [(n, i, d) for d in ("float16", "bfloat16", "float64") for n, i, _ in CASES]
