@@ -12,7 +12,8 @@ struct BatchNorm {
     typedef typename Compute<S>::type T;
     typedef Moments<T> State;
     struct Ready {
-        T centre, factor;
+        Centre<T> centre;
+        T factor;
     };
     static constexpr int streams = 1;
     static constexpr bool writes = true;
@@ -39,17 +40,17 @@ struct BatchNorm {
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
         state.add(a, near, places);
     }
-    __device__ __forceinline__ Ready ready(const State& state) const { return {state.mean, state.scale(eps) * gain}; }
+    __device__ __forceinline__ Ready ready(const State& state) const { return {Centre<T>(state.mean), state.scale(eps) * gain}; }
     template <bool Held, int V, class L>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L&, int) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) {
-            a[k] = (a[k] - near - r.centre) * r.factor + shift;
+            a[k] = r.centre.to(a[k] - near) * r.factor + shift;
             if (relu) a[k] = maximum(a[k], T(0));
         }
     }
     __device__ __forceinline__ void end(const State& state, int64 channel, int64, int64) const {
-        mean[channel] = near + state.mean;
+        mean[channel] = static_cast<T>(near + state.mean);
         rstd[channel] = state.scale(eps);
         var[channel] = static_cast<T>(state.squares / maximum(state.n, T(1)));
     }

@@ -12,7 +12,8 @@ struct NormOfRow {
     typedef typename Compute<S>::type T;
     typedef Moments<T> State;  // without a mean, which stays 0, the squares of the elements themselves
     struct Ready {
-        T centre, scale;
+        Centre<T> centre;
+        T scale;
     };
     static constexpr bool writes = true;
     const S *weight, *bias;
@@ -33,18 +34,16 @@ struct NormOfRow {
     // Of a row that a team holds: its mean, and the squares of the distances from it.
     template <class Team, int N, class L>
     __device__ __forceinline__ State spread(const T (&s)[N], const L& places) const {
-        T centre = T(0), d[N];
-        if (mean) {
+        double middle = 0;
+        T counted, d[N];
+        if (mean) middle = mean_of(Team::template total<Plus, 0>(sum_of(s, near, places, counted)), T(count > 0 ? count : 1));
+        const Centre<T> centre(middle);
 #pragma unroll
-            for (int k = 0; k < N; ++k) centre += s[k] - near;
-            centre = Team::template total<Plus, 0>(centre) / T(count > 0 ? count : 1);
-        }
-#pragma unroll
-        for (int k = 0; k < N; ++k) d[k] = places.inside(k) ? s[k] - near - centre : T(0);
-        return {T(count), centre, Team::template total<Plus, 1>(Squares<T>::of(d))};
+        for (int k = 0; k < N; ++k) d[k] = places.inside(k) ? centre.to(s[k] - near) : T(0);
+        return {T(count), middle, Team::template total<Plus, 1>(Squares<T>::of(d))};
     }
     __device__ __forceinline__ Ready ready(const State& state) const {
-        return {state.mean, Squares<T>::scale(state.squares, T(count > 0 ? count : 1), eps)};
+        return {Centre<T>(state.mean), Squares<T>::scale(state.squares, T(count > 0 ? count : 1), eps)};
     }
     // Elements of the row become elements of the result.
     template <int V, class L>
@@ -53,11 +52,11 @@ struct NormOfRow {
         take(weight, places, at, T(1), w);
         take(bias, places, at, T(0), c);
 #pragma unroll
-        for (int k = 0; k < V; ++k) s[k] = (s[k] - near - r.centre) * r.scale * w[k] + c[k];
+        for (int k = 0; k < V; ++k) s[k] = r.centre.to(s[k] - near) * r.scale * w[k] + c[k];
     }
     __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
         const Ready r = ready(state);
-        if (mean) mean[row] = near + r.centre;
+        if (mean) mean[row] = static_cast<T>(near + state.mean);
         rstd[row] = r.scale;
     }
 };

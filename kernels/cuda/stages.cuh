@@ -157,19 +157,19 @@ __device__ __forceinline__ void layer_norm(const S* x, const S* weight, const S*
     for (int row = threadIdx.x >> 5; row < rows; row += MEGA / 32) {
         const S* const from = x + row * count;
         const T near = near_of(from);
-        T sum = T(0);
-        double squares = 0;
+        double sum = 0, squares = 0;
         for (int k = lane; k < count; k += 32) sum += load(from[k]) - near;
-        const T centre = Team<32>::template total<Plus, 0>(sum) / T(count);
-        for (int k = lane; k < count; k += 32) squares += square(static_cast<double>(load(from[k]) - near - centre));
+        const double middle = mean_of(Team<32>::template total<Plus, 0>(sum), T(count));
+        const Centre<T> centre(middle);
+        for (int k = lane; k < count; k += 32) squares += square(static_cast<double>(centre.to(load(from[k]) - near)));
         const T scale = Squares<T>::scale(Team<32>::template total<Plus, 0>(squares), T(count), eps);
         for (int k = lane; k < count; k += 32) {
-            T value = (load(from[k]) - near - centre) * scale;
+            T value = centre.to(load(from[k]) - near) * scale;
             if (weight) value *= load(weight[k]);
             if (bias) value += load(bias[k]);
             y[row * count + k] = store<S>(value);
         }
-        if (lane == 0) mean[row] = near + centre, rstd[row] = scale;
+        if (lane == 0) mean[row] = static_cast<T>(near + middle), rstd[row] = scale;
     }
 }
 

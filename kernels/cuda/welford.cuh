@@ -5,12 +5,48 @@
 
 namespace gradlab {
 
-// An element that the others of its row may lie near, so that sums of distances from it are exact far from zero too.
+// An element that the others of its row may lie near: sums of distances from it are exact far from zero too. Sums of float are taken in double
+// instead, from zero: distances of what lies near zero from an element that does not would lose its last bits.
 template <class S>
 __device__ __forceinline__ typename Compute<S>::type near_of(const S* x) {
-    const typename Compute<S>::type value = load(*x);
+    typedef typename Compute<S>::type T;
+    if constexpr (sizeof(T) == 4) return T(0);
+    const T value = load(*x);
     return value - value == 0 ? value : 0;
 }
+
+// The sum of a few distances from `near`, which are none outside. Its last bits far from zero are those of the distances from their mean.
+template <int N, class T, class L>
+__device__ __forceinline__ double sum_of(const T (&a)[N], T near, const L& places, T& counted) {
+    T sum = T(0), rest = T(0);
+    counted = T(0);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        sum += (a[k] - near) * (T(1) / T(N));  // N is a power of two; the largest numbers' sum is none
+        counted += places.inside(k) ? T(1) : T(0);
+    }
+    const T centre = sum * (T(N) / maximum(counted, T(1)));
+#pragma unroll
+    for (int k = 0; k < N; ++k) rest += places.inside(k) ? a[k] - near - centre : T(0);
+    return double(centre) * counted + (rest - rest == 0 ? rest : T(0));
+}
+
+// sum / n, without a division of doubles.
+template <class T>
+__device__ __forceinline__ double mean_of(double sum, T n) {
+    const T high = static_cast<T>(sum) / n, low = static_cast<T>(sum - double(high) * n) / n;
+    return high + double(low - low == 0 ? low : T(0));
+}
+
+// A mean as a number and what that lacks to it.
+template <class T>
+struct Centre {
+    T high, low;
+    explicit __device__ __forceinline__ Centre(double mean) : high(static_cast<T>(mean)), low(static_cast<T>(mean - high)) {
+        if (low - low != 0) low = T(0);
+    }
+    __device__ __forceinline__ T to(T distance) const { return distance - high - low; }
+};
 
 // Squares of floats beyond 1e19 are none: such are made smaller first. The powers of two are exact.
 template <class T>
@@ -36,33 +72,29 @@ struct Squares {
     }
 };
 
-// Of distances from a number near them. The squares in double: those of 1e30 are no float.
+// Of distances from a number near them, in double: the squares of 1e30 are no float, and a mean far from zero has more digits.
 template <class T_>
 struct Moments {
     typedef T_ T;
-    T n, mean;
-    double squares;
+    T n;
+    double mean, squares;
 
-    static __device__ __forceinline__ Moments identity() { return {T(0), T(0), 0.0}; }
+    static __device__ __forceinline__ Moments identity() { return {T(0), 0.0, 0.0}; }
     static __device__ __forceinline__ Moments merge(const Moments& x, const Moments& y) {
-        const T n = x.n + y.n, d = y.mean - x.mean, part = n > T(0) ? y.n / n : T(0);
-        return {n, x.mean + d * part, x.squares + y.squares + double(d) * d * (x.n * part)};
+        const T n = x.n + y.n, part = n > T(0) ? y.n / n : T(0);
+        const double d = y.mean - x.mean;
+        return {n, x.mean + d * part, x.squares + y.squares + d * d * (x.n * part)};
     }
     __device__ __forceinline__ Moments down(int k) const { return {shuffle_down(n, k), shuffle_down(mean, k), shuffle_down(squares, k)}; }
-    // A few more elements at once: one division for all of them. Those outside are as near as can be.
+    // A few more elements at once.
     template <int N, class L>
     __device__ __forceinline__ void add(const T (&a)[N], T near, const L& places) {
-        T sum = T(0), counted = T(0), d[N];
+        T counted, d[N];
+        const double sum = sum_of(a, near, places, counted), mean = mean_of(sum, maximum(counted, T(1)));
+        const Centre<T> centre(mean);
 #pragma unroll
-        for (int k = 0; k < N; ++k) {
-            d[k] = a[k] - near;
-            sum += d[k];
-            counted += places.inside(k) ? T(1) : T(0);
-        }
-        const T centre = sum / counted;
-#pragma unroll
-        for (int k = 0; k < N; ++k) d[k] = places.inside(k) ? d[k] - centre : T(0);
-        *this = merge(*this, {counted, centre, Squares<T>::of(d)});
+        for (int k = 0; k < N; ++k) d[k] = places.inside(k) ? centre.to(a[k] - near) : T(0);
+        *this = merge(*this, {counted, mean, Squares<T>::of(d)});
     }
     // 1 / sqrt(variance + eps)
     __device__ __forceinline__ T scale(double eps) const { return Squares<T>::scale(squares, maximum(n, T(1)), eps); }

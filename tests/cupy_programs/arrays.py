@@ -1,4 +1,5 @@
-"""What a program does with CuPy, on any GPU: arrays, kernels, streams, events, graphs, pools, threads, errors (test_emulated_cuda.py)."""
+"""What a program does with CuPy, on any GPU: arrays, kernels, streams, events, graphs, pools, threads, errors,
+Fourier transforms (test_emulated_cuda.py)."""
 
 import threading
 
@@ -100,4 +101,14 @@ thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 assert x.get().tolist() == [30] * 5
+real = np.random.default_rng(0).normal(size=(6, 10, 12)).astype(np.float32)
+turned = (real + 1j * real[::-1]).astype(np.complex64)
+for name, array, options in (
+    *(("fft", turned, {"axis": axis}) for axis in range(3)), *(("rfft", real, {"axis": axis}) for axis in range(3)),
+    ("ifftn", turned, {"axes": (0, 1)}), ("fftn", np.asfortranarray(turned), {}), ("rfftn", real, {}),
+    ("fft2", turned.astype(np.complex128), {}), ("irfftn", np.fft.rfftn(real).astype(np.complex64), {}),
+    ("irfft", np.fft.rfft(real.astype(np.float64), axis=1), {"axis": 1}),
+):  # fmt: skip
+    want = getattr(np.fft, name)(array, **options)
+    np.testing.assert_allclose(getattr(cupy.fft, name)(cupy.asarray(array), **options).get(), want, atol=1e-5 * abs(want).max())
 print("all is well")

@@ -92,13 +92,17 @@ class Library:
     """A built and loaded library, and the Python functions behind its entry points. Keep it as long as the library may be called."""
 
     def __init__(self, name: str, text: str, handlers: Sequence[Handler]) -> None:
-        flags = toolchain.flags("")
-        target = toolchain.cache_directory() / f"below-{toolchain.digest(text, name, *flags)}.so"
+        # NVIDIA's libraries have versions of their symbols, of the library's name: what was linked with one asks for them.
+        versioned, flags = f"{name} {{ global: *; }};\n", toolchain.flags("")
+        target = toolchain.cache_directory() / f"below-{toolchain.digest(text, versioned, *flags)}.so"
         if not intact(target):
             with toolchain.Workshop(target) as workshop:
                 source, made = workshop.directory / "entry_points.cpp", workshop.directory / target.name
                 source.write_text(text, encoding="utf-8")
-                toolchain.run([*flags, "-shared", f"-Wl,-soname,{name}", "-o", made, source], f"the emulated {name}")
+                versions = workshop.directory / "versions"
+                versions.write_text(versioned, encoding="utf-8")
+                linked = f"-Wl,-soname,{name},--version-script={versions}"
+                toolchain.run([*flags, "-shared", linked, "-o", made, source], f"the emulated {name}")
                 workshop.deliver(made)
         self.loaded = opened(target)
         self.handlers = handlers

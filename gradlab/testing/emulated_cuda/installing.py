@@ -19,6 +19,7 @@ from gradlab.backends.cuda.gemm import binding as cublaslt
 from gradlab.backends.cuda.gemm.standin import StandIn as ProductStandIn
 from gradlab.testing.emulated_cuda.driver_functions import DriverFunctions
 from gradlab.testing.emulated_cuda.entry_points import CLibrary, CythonTable, by_name, signature
+from gradlab.testing.emulated_cuda.fourier_functions import FourierFunctions
 from gradlab.testing.emulated_cuda.machine import Machine
 from gradlab.testing.emulated_cuda.nvrtc import Compiler
 from gradlab.testing.emulated_cuda.runtime_functions import WITHOUT_CONTEXT, Runtime
@@ -49,7 +50,9 @@ class Installed:
             CLibrary("libcuda.so.1", by_name(driver, "cu"), driver.failed),
             CLibrary(names[0], by_name(compiler, "nvrtc"), compiler.failed),
             _over(names[1], ProductStandIn(allocation, machine.submit), cublaslt.PROTOTYPES, cublaslt.Status.INTERNAL_ERROR),
-            _over(names[2], FourierStandIn(allocation, machine.submit), cufft.PROTOTYPES, cufft.Status.INTERNAL_ERROR),
+            CLibrary(
+                names[2], FourierFunctions(FourierStandIn(allocation, machine.submit)).functions, lambda error: cufft.Status.INTERNAL_ERROR
+            ),
             self._table(runtime),
         ]
         atexit.register(self._close)

@@ -36,22 +36,38 @@ def require(condition: bool, reason: str, status: Status = Status.INVALID_VALUE)
         raise Misuse(status, reason)
 
 
+class Operand(NamedTuple):
+    """A plan's input or output; strides in elements."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """From its first element to its last one's end."""
+        return (1 + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))) * self.dtype.itemsize
+
+
 class Made(NamedTuple):
-    """What a plan was made for."""
+    """What a plan was made for. steps: of the input and of the output, None where its elements lie side by side."""
 
     n: tuple[int, ...]
     batch: int
     kind: Type
     space: int
+    steps: tuple[tuple[int, ...] | None, tuple[int, ...] | None] = (None, None)
 
-    def arrays(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Shape and dtype of input and output."""
+    def arrays(self) -> list[Operand]:
+        """Input and output."""
         half = (self.batch, *self.n[:-1], self.n[-1] // 2 + 1)
         shapes = {"R": half, "D": half}
         source, target = self.kind.name.split("2")
         whole = (self.batch, *self.n)
-        into, out = DTYPES[self.kind]
-        return [(shapes.get(target, whole), np.dtype(into)), (shapes.get(source, whole), np.dtype(out))]
+        found = (shapes.get(target, whole), shapes.get(source, whole))
+        beside = (tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape))) for shape in found)
+        kinds = map(np.dtype, DTYPES[self.kind])
+        return [Operand(shape, kind, own or steps) for shape, kind, own, steps in zip(found, kinds, self.steps, beside, strict=True)]
 
 
 class State:
@@ -129,13 +145,13 @@ class StandIn:
         state = self._find(handle)
         require(state.made is None, "the plan is made already", Status.INVALID_PLAN)
         require(1 <= rank <= MOST_DIMENSIONS and bool(sizes) and bool(place), f"rank {rank}")
-        require(not inembed and not onembed, "padded layouts are not emulated", Status.NOT_IMPLEMENTED)
         n = tuple((ctypes.c_int64 * rank).from_address(sizes))
         require(min(n) > 0 and batch > 0, f"sizes {n}, batch {batch}", Status.INVALID_SIZE)
         require(kind in set(Type), f"type {kind}", Status.INVALID_TYPE)
         numbers = int(np.prod(n))
         space = numbers * batch * 8 if numbers >= SPACE_FROM else 0
-        made = Made(n, batch, Type(kind), space)
+        layouts = ((inembed, istride, idist), (onembed, ostride, odist))
+        made = Made(n, batch, Type(kind), space, (_steps(rank, *layouts[0]), _steps(rank, *layouts[1])))
         refused = self.refused(made)
         if refused is not None:
             raise Misuse(refused, None)
@@ -157,10 +173,10 @@ class StandIn:
                 raise Misuse(Status.INVALID_PLAN, f"a plan that was not made for {kind.name}")
             require(direction in (FORWARD, INVERSE), f"direction {direction}")
             require(state.stream is not None, "no stream was set")
-            for name, place, (shape, dtype) in zip(("input", "output"), (source, target), made.arrays(), strict=True):
-                aligned = max(dtype.itemsize, 8 if kind in (Type.C2C, Type.R2C, Type.C2R) else 16)
+            for name, place, operand in zip(("input", "output"), (source, target), made.arrays(), strict=True):
+                aligned = max(operand.dtype.itemsize, 8 if kind in (Type.C2C, Type.R2C, Type.C2R) else 16)
                 require(bool(place) and place % aligned == 0, f"{name} at {place or 0:#x}: not aligned", Status.UNALIGNED_DATA)
-                self._inside(name, place, int(np.prod(shape)) * dtype.itemsize)
+                self._inside(name, place, operand.bytes)
             if made.space:
                 require(bool(state.area), "no work space was set", Status.NO_WORKSPACE)
                 self._inside("the work space", state.area, made.space)
@@ -180,17 +196,27 @@ class StandIn:
             require(beyond <= 0, f"{name} reaches {beyond} bytes beyond an array of {found[1]} bytes", Status.EXEC_FAILED)
 
 
-def _at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    size = int(np.prod(shape)) * dtype.itemsize
-    return np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), dtype).reshape(shape)
+def _steps(rank: int, embed: int, stride: int, distance: int) -> tuple[int, ...] | None:
+    """Of the batch and of each dimension, in elements. Without `embed`, sizes with padding, the library does not look at the others."""
+    if not embed:
+        return None
+    steps = [stride]
+    for size in reversed((ctypes.c_int64 * rank).from_address(embed)[1:]):
+        steps.insert(0, steps[0] * size)
+    return (distance, *steps)
+
+
+def _at(address: int, operand: Operand) -> Any:
+    memory = np.frombuffer(memoryview((ctypes.c_char * operand.bytes).from_address(address)), operand.dtype)
+    return np.lib.stride_tricks.as_strided(memory, operand.shape, [operand.dtype.itemsize * step for step in operand.strides])
 
 
 def compute(made: Made, source: int, target: int, direction: int, area: int) -> None:
     """The transform, without a factor."""
-    x, y = (_at(place, *described) for place, described in zip((source, target), made.arrays(), strict=True))
+    x, y = (_at(place, operand) for place, operand in zip((source, target), made.arrays(), strict=True))
     axes = tuple(range(1, x.ndim))
     if area:
-        _at(area, (made.space,), np.dtype(np.uint8))[...] = 255  # whose memory it is no longer holds
+        ctypes.memset(area, 255, made.space)  # whose memory it is no longer holds
     if made.kind in (Type.C2C, Type.Z2Z):
         y[...] = np.fft.fftn(x, axes=axes) if direction == FORWARD else np.fft.ifftn(x, axes=axes, norm="forward")
     elif made.kind in (Type.R2C, Type.D2Z):
