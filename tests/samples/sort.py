@@ -147,6 +147,7 @@ SAMPLES = {
         sample(normal(50), bins=7, lo=0.0, hi=0.0, reference=binned, dtypes=("float32",)),
         sample(normal(5, 10), bins=4, lo=-1.0, hi=0.5, reference=binned, dtypes=("float32",)),
         sample(np.zeros(3), bins=2, lo=-1.0, hi=1.0, reference=binned),
+        sample(np.zeros((0, 2)), bins=3, lo=0.0, hi=0.0, reference=lambda x, bins, lo, hi: np.zeros(bins)),
     ],
     "isin": [
         sample(TIES, integers(-1, 2, 3), invert=False, reference=lambda x, test, invert: np.vectorize(lambda v: v in test)(x)),

@@ -156,10 +156,15 @@ class Taken:
 
     def inherited(self, after: Any, owner: Any, name: str) -> None:
         """What `super()` finds, behind a class in the order of an object's classes."""
-        kinds = (owner if isinstance(owner, type) else type(owner)).__mro__
+        own = owner if isinstance(owner, type) else type(owner)
+        kinds = own.__mro__
+        if not own.__flags__ & IMMUTABLE:
+            self.reads.note(own, ("__mro__",), f"{own.__qualname__}'s bases")
         for kind in kinds[kinds.index(after) + 1 :] if after in kinds else ():
             self.lookups.of_class(kind, name)
             if name in kind.__dict__:
+                if not hasattr(type(kind.__dict__[name]), "__get__"):
+                    self.reads.note(kind, (name,), f"{kind.__qualname__}.{name}")
                 break
 
     def entry(self, owner: Any, key: Any) -> None:

@@ -104,7 +104,7 @@ class Guards:
             self.same(expression, value, label)
             return
         if type(value) in (int, str) or (type(value) is float and value != 0 and abs(value) < 1e300):  # ±0, NaN, inf: by their repr
-            test = f"({expression} == {value!r} and type({expression}) is {self.name(type(value))})"
+            test = f"(type({expression}) is {self.name(type(value))} and {expression} == {value!r})"
         else:
             test = f"freeze({expression}) == {self.name(frozen)}"
             if type(value) is dict and not value:

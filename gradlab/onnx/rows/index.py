@@ -120,8 +120,7 @@ def gather_backward(e: Emitter, dy: Wire, index: Wire, *, shape: tuple[int, ...]
 def scatter_reduce(e: Emitter, x: Wire, index: Wire, src: Wire, *, dim: int, reduce: str, include_self: bool) -> Wire:
     """Products and extremes; without the tensor's own values, these become what changes nothing where something is written."""
     if not include_self:
-        x = scattered(e, x, index, e.number(neutral(reduce, x.dtype), x.dtype), dim, "none") if index.shape == () else scattered(
-            e, x, index, filled(e, neutral(reduce, x.dtype), index.shape or (), x.dtype), dim, "none")  # fmt: skip
+        x = scattered(e, x, index, e.number(neutral(reduce, x.dtype), x.dtype), dim, "none")
     return scattered(e, x, index, src, dim, {"prod": "mul", "amax": "max", "amin": "min"}[reduce])
 
 

@@ -108,8 +108,6 @@ def solved(e: Emitter, a: Wire, b: Wire, n: int, m: int) -> Any:
 def inverse(e: Emitter, x: Wire) -> Any:
     """The solutions for the unit matrix."""
     a, n, _ = batch(e, x)
-    if n == 0:
-        return x
     one = e.expand(e.constant(np.eye(n)[None], x.dtype), (count((x.shape or ())[:-2]), n, n))
     return e.reshape(solved(e, a, one, n, n), x.shape or ())
 

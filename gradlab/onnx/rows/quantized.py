@@ -72,7 +72,7 @@ def linear(
         # Weights around 128: with signed ones ONNX Runtime's sums of pairs overflow on processors that have AVX2 alone.
         known = e.root.constants.get(w.name)
         turned = e.constant((np.asarray(known).T.astype(np.int32) + 128).astype(np.uint8)) if known is not None else _unsigned(e, w)
-        y = e.cast(e("MatMulInteger", places, turned, zero, e.constant(np.array(128, np.uint8)), dtype=INT32), FLOAT32) * (own * scale)
+        y = e.cast(e("MatMulInteger", places, turned, zero, e.constant(np.array(128, np.uint8))), FLOAT32) * (own * scale)
         return y if b is None else y + b
     at = _by_range(e, x) if x_scale is None or x_zero is None else rounded(e, x, x_scale, x_zero, low, high)
     return _product(e, at, _wide(e, w, scale, 2), b, x.rank)

@@ -70,8 +70,9 @@ def dropout(e: Emitter, x: Wire, state: Wire, *, p: float, offset: int) -> Any:
 
 @exports("bernoulli")
 def bernoulli(e: Emitter, p: Wire, state: Wire, *, dtype: Any, offset: int) -> Any:
-    """Bernoulli."""
-    return e("Bernoulli", p)
+    """Uniform numbers below p: by ONNX's own definition its Bernoulli gives 1 where they are above, and ONNX Runtime follows it."""
+    p = e.cast(p, FLOAT32)
+    return e.cast(e("Less", e("RandomUniformLike", p, low=0.0, high=1.0), p), np.dtype(dtype))
 
 
 @exports("normal_of")

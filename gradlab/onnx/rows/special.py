@@ -142,7 +142,7 @@ def quantile(e: Emitter, q: Any, rest: Any) -> Any:
     r = 0.180625 - q * q
     centre = q * (horner(r, WICHURA_A) / horner(r, WICHURA_B))
     s = e("Sqrt", -e("Log", rest))
-    near, far = s - 1.6, e("Min", s, 28.0) - 5.0
+    near, far = s - 1.6, s - 5.0
     close = horner(near, WICHURA_C) / horner(near, WICHURA_D)
     tail = e.where(e("LessOrEqual", s, 5.0), close, horner(far, WICHURA_E) / horner(far, WICHURA_F))
     tail = e.where(e("IsInf", s), math.inf, tail)

@@ -36,6 +36,12 @@ def doubling():
         def through_super(self, x):
             return super().above(x)
 
+        def k_through_super(self):
+            return super().k
+
+        def k_by_name_through_super(self):
+            return getattr(super(), "k")  # noqa: B009
+
         @property
         def value(self):
             return 2.0
@@ -97,6 +103,10 @@ def _call(function, x):
     return function(x)
 
 
+for how in ("k_through_super", "k_by_name_through_super"):
+    on_class(how, lambda h, x, how=how: x * getattr(h, how)(), lambda patch, held, kind, above: patch.setattr(above, "k", 3.0))
+    on_class(f"{how}_of_a_new_base", lambda h, x, how=how: x * getattr(h, how)(),
+             lambda patch, held, kind, above: setattr(kind, "__bases__", (type("Between", (above,), {"k": 3.0}),)))  # fmt: skip
 on_class("method_above_replaced_there", USES["method_above"][0], lambda patch, held, kind, above: patch.setattr(above, "above", triple))
 on_class("method_code", USES["method"][0], lambda patch, held, kind, above: patch.setattr(kind.double, "__code__", triple.__code__))
 on_class("static_method_code", lambda h, x: h.static(x),
