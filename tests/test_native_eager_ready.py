@@ -35,6 +35,15 @@ def test_without_a_compiler_numpy_computes(tmp_path):
     assert not any(p.suffix == ".json" for p in tmp_path.rglob("*"))
 
 
+def test_sanitized_kernels_have_a_list_of_their_own(monkeypatch):
+    """A plain process cannot open them, and a sanitized one would not look at the others' arrays."""
+    lists = set()
+    for sanitize in ("", "address"):
+        monkeypatch.setenv("GRADLAB_SANITIZE", sanitize)
+        lists.add(ready.list_file())
+    assert len(lists) == 2
+
+
 @needs_compiler
 def test_switched_off_by_a_variable():
     with kernels():

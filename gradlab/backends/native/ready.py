@@ -55,7 +55,8 @@ def list_file() -> Path:
     """Where the list of kernels for these sources and this processor is, or would be. CompileError without a cache."""
     sources = sorted((p.name, s.st_size, s.st_mtime_ns) for p in compiler.KERNELS.glob("*.*") for s in [p.stat()])
     sources += [(p.name, s.st_size, s.st_mtime_ns) for p in compiler.SHARED.glob("*.h") for s in [p.stat()]]
-    hashed = compiler.hashed("sealed", repr(sources), compiler.processor(), *compiler.FLAGS)
+    sanitized = filter(None, [os.environ.get("GRADLAB_SANITIZE")])  # libraries that no other process can open
+    hashed = compiler.hashed("sealed", repr(sources), compiler.processor(), *compiler.FLAGS, *sanitized)
     return cache_directory("programs") / f"eager-{hashed}.json"
 
 
