@@ -23,7 +23,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from gradlab.call_site import inside
-from gradlab.spec import DimensionError, ShapeError
+from gradlab.spec import DimensionError, NoInteger, ShapeError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,9 +71,11 @@ _ANY_TRUTH = frozenset({
     "antialias", "add_zero_attn", "need_weights", "use_separate_proj_weight", "average_attn_weights", "create_graph", "retain_graph",
     "ambiguity_check",
 })  # fmt: skip
-_ANY_TRUTH_OF = {
+# Of these functions any, whatever the annotation says.
+_ANY_OF: dict[str, set[str]] = {
     "triplet_margin_with_distance_loss": {"swap"}, "multi_head_attention_forward": {"training", "is_causal"}, "from_dlpack": {"copy"},
-    "gaussian_nll_loss": {"full"}, "stft": {"center"}, "pca_lowrank": {"center"},
+    "gaussian_nll_loss": {"full"}, "stft": {"center"}, "pca_lowrank": {"center"}, "embedding_bag": {"norm_type"},
+    "multi_margin_loss": {"p"}, **{name: {"_stacklevel", "dim"} for name in ("softmax", "log_softmax", "softmin")},
 }  # fmt: skip
 _OR_NONE = frozenset({"requires_grad", "pin_memory"})  # for PyTorch's None, which is False
 _HINTS = {
@@ -82,20 +84,38 @@ _HINTS = {
 }
 
 
-def flags_of(function: Any) -> dict[str, tuple[int, bool]]:
-    """The flags among a public function's parameters: the place of each (a large number where it has none), and whether it may be None."""
+class Kind:
+    """A kind of number that a parameter takes. types: those that need no second look. word: what it is called in an error."""
+
+    def __init__(self, word: str, *types: type) -> None:
+        self.word, self.types, self.or_none = word, types, (*types, type(None))
+
+
+FLAG, INTEGER, NUMBER = Kind("True or False", bool), Kind("an integer", int), Kind("a number", float, int)
+_OF_ANNOTATION = {"bool": FLAG, "int": INTEGER, "float": NUMBER}
+_IN_NO_NUMBER = (str, bytes, bytearray, list, tuple, dict, set, range)
+Looked = dict[str, tuple[int, tuple[type, ...], Kind]]
+
+
+def looked_at(function: Any) -> Looked:
+    """What is looked at among a public function's parameters, flags, integers and numbers by their annotations: the place of each (a large
+    number where it has none), the types that will do at once, and what it is."""
     if function.__name__.startswith("_"):
         return {}
     function = inspect.unwrap(function)
     code, annotations = function.__code__, function.__annotations__
     backwards = zip(code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1])
     defaults = {**dict(backwards), **(function.__kwdefaults__ or {})}
-    without = _ANY_TRUTH | _ANY_TRUTH_OF.get(function.__name__, set())
-    found: dict[str, tuple[int, bool]] = {}
+    without = _ANY_OF.get(function.__name__, set())
+    found: Looked = {}
     for i, what in enumerate(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
         said = annotations.get(what, "")
-        if what not in without and (said in ("bool", "bool | None") or (said == "Any" and type(defaults.get(what)) is bool)):
-            found[what] = i if i < code.co_argcount else 1 << 30, "None" in said or what in _OR_NONE
+        if what in without or not isinstance(said, str):
+            continue
+        kind = _OF_ANNOTATION.get(said.removesuffix(" | None")) or (FLAG if said == "Any" and type(defaults.get(what)) is bool else None)
+        if kind is not None and not (kind is FLAG and what in _ANY_TRUTH):
+            or_none = said.endswith("None") or what in _OR_NONE or (kind is not FLAG and defaults.get(what, 0) is None)
+            found[what] = i if i < code.co_argcount else 1 << 30, kind.or_none if or_none else kind.types, kind
     return found
 
 
@@ -103,32 +123,48 @@ def flag(name: str, what: str, value: Any) -> bool:
     """A flag that a function was given, as a bool. TypeError for what is none."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    hint = _HINTS.get(what, "") if isinstance(value, int) else ""
+    raise TypeError(f"{name}: {_is_not(what, FLAG, value)}{_HINTS.get(what, '') if isinstance(value, int) else ''}")
+
+
+def number(name: str, what: str, value: Any) -> Any:
+    """A number that a function was given. TypeError for None, a text or a list."""
+    return value if type(value) in NUMBER.types else _taken(name, what, NUMBER, value)
+
+
+def _is_not(what: str, kind: Kind, value: Any) -> str:
     text = repr(value)
-    raise TypeError(f"{name}: {what} is True or False, not {type(value).__name__}: {text if len(text) < 80 else text[:76] + '…'}{hint}")
+    return f"{what} is {kind.word}, not {type(value).__name__}: {text if len(text) < 80 else text[:76] + '…'}"
 
 
-def checked(
-    name: str, flags: dict[str, tuple[int, bool]], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, the flags among them as bools. TypeError for a flag that is none."""
-    for what, (place, or_none) in flags.items():
+def _taken(name: str, what: str, kind: Kind, value: Any) -> Any:
+    """An argument as the function is to get it. TypeError for what is nothing of its kind; other objects speak for themselves."""
+    if kind is FLAG:
+        return flag(name, what, value)
+    wrong = value is None or isinstance(value, _IN_NO_NUMBER)
+    if kind is INTEGER and (wrong or isinstance(value, (bool, np.bool_, float, complex, np.inexact))):
+        raise NoInteger(_is_not(what, kind, value), value)  # named by the outermost function, perhaps by a parameter of its own
+    if wrong:
+        raise TypeError(f"{name}: {_is_not(what, kind, value)}")
+    return value
+
+
+def checked(name: str, looked: Looked, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, flags among them as bools. TypeError for a flag, an integer or a number that is none."""
+    for what, (place, types, kind) in looked.items():
         if place < len(args):
-            value = args[place]
-            if value is not True and value is not False and not (or_none and value is None):
-                args = (*args[:place], flag(name, what, value), *args[place + 1 :])
-        elif what in kwargs:
-            value = kwargs[what]
-            if value is not True and value is not False and not (or_none and value is None):
-                kwargs = {**kwargs, what: flag(name, what, value)}
+            if type(args[place]) not in types:
+                args = (*args[:place], _taken(name, what, kind, args[place]), *args[place + 1 :])
+        elif what in kwargs and type(kwargs[what]) not in types:
+            kwargs = {**kwargs, what: _taken(name, what, kind, kwargs[what])}
     return args, kwargs
 
 
 def named(function: F, name: str | None = None) -> F:
-    """The function, whose errors name it and whose flags are truth values. name: instead of its own."""
-    flags = flags_of(function)
-    places = sorted(place for place, _ in flags.values())
-    first = places[0] if places else 0
+    """The function, whose errors name it and whose flags, integers and numbers are such. name: instead of its own."""
+    looked = looked_at(function)
+    by_name = {what: types for what, (_, types, _) in looked.items()}
+    places = [(place, types) for place, types, _ in looked.values() if place < 1 << 30]
+    (first, first_types), others = places[0] if places else (1 << 30, ()), places[1:]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -138,25 +174,28 @@ def named(function: F, name: str | None = None) -> F:
             explain(error, name or function.__name__, function, args, kwargs)
 
     @functools.wraps(function)
-    def with_flags(*args: Any, **kwargs: Any) -> Any:
+    def looking(*args: Any, **kwargs: Any) -> Any:
         try:
             if kwargs:
                 for what, value in kwargs.items():
-                    if value is not True and value is not False and what in flags:
-                        args, kwargs = checked(name or function.__name__, flags, args, kwargs)
+                    if what in by_name and type(value) not in by_name[what]:
+                        args, kwargs = checked(name or function.__name__, looked, args, kwargs)
                         break
             if len(args) > first:
-                for place in places:
-                    if place >= len(args):
-                        break
-                    if (value := args[place]) is not True and value is not False:
-                        args, kwargs = checked(name or function.__name__, flags, args, kwargs)
-                        break
+                if type(args[first]) not in first_types:
+                    args, kwargs = checked(name or function.__name__, looked, args, kwargs)
+                elif len(args) > first + 1:
+                    for place, types in others:
+                        if place >= len(args):
+                            break
+                        if type(args[place]) not in types:
+                            args, kwargs = checked(name or function.__name__, looked, args, kwargs)
+                            break
             return function(*args, **kwargs)
         except Exception as error:
             explain(error, name or function.__name__, function, args, kwargs)
 
-    made: Any = with_flags if flags else call
+    made: Any = looking if looked else call
     made.names_itself = True
     return made
 
@@ -240,6 +279,12 @@ def _better(error: Exception, caller: Any, name: str, function: Any, args: tuple
     deliberate, text = _raised(error.__traceback__), str(error)
     if deliberate is None:
         return error
+    if isinstance(error, NoInteger):
+        value = error.value
+        what = next((p for p, given in _given(function, args, kwargs) if _holds(given, value)), None)
+        refused = TypeError(f"{name}: {text if what is None else _is_not(what, INTEGER, value)}")
+        refused.__suppress_context__ = True
+        return refused.with_traceback(error.__traceback__)
     if deliberate and (kind in PREFIXED or (isinstance(error, PREFIXED_BASES) and error.args == (text,))):
         if not _OWN.match(text) and name not in text:
             error.args = (f"{name}: {text}" if text else f"{name}: cannot use what it was given: {_listed(function, args, kwargs)}",)
@@ -255,6 +300,10 @@ def _better(error: Exception, caller: Any, name: str, function: Any, args: tuple
     new.__cause__ = error
     new.__suppress_context__ = True
     return new.with_traceback(error.__traceback__)
+
+
+def _holds(given: Any, value: Any) -> bool:
+    return given is value or (isinstance(given, (list, tuple)) and any(part is value for part in given))
 
 
 def _raised(trace: TracebackType | None) -> bool | None:

@@ -96,6 +96,14 @@ def product(a: Spec, b: Spec) -> Spec:
     return Spec((*batch, a.shape[-2], b.shape[-1]), a.dtype)
 
 
+class NoInteger(TypeError):
+    """What stands in the place of an integer; whoever was called says of which parameter (`named_errors`)."""
+
+    def __init__(self, text: str, value: Any = None) -> None:
+        super().__init__(text)
+        self.value = value
+
+
 def whole(value: Any) -> int:
     """An integer argument as an int (an unknown size of a graph stays one). Raises TypeError for what is no integer, and for a bool, which
     stands in another's place."""
@@ -104,9 +112,9 @@ def whole(value: Any) -> int:
     try:
         number: int = value.__index__()
     except AttributeError:
-        raise TypeError(f"expected an integer, not {value!r}") from None
+        raise NoInteger(f"expected an integer, not {value!r}", value) from None
     if isinstance(value, bool):
-        raise TypeError(f"expected an integer, not {value!r}")
+        raise NoInteger(f"expected an integer, not {value!r}", value)
     return number
 
 
@@ -131,7 +139,7 @@ def _dimension(dim: Any) -> int:
     try:
         return whole(dim)
     except TypeError:
-        raise TypeError(f"a dimension is an integer, not {type(dim).__name__}: {dim!r}") from None
+        raise NoInteger(f"a dimension is an integer, not {type(dim).__name__}: {dim!r}", dim) from None
 
 
 def normalize_dims(dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:

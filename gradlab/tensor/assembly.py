@@ -192,7 +192,7 @@ def tensor_split(
         places = [i * small + min(i, larger) for i in range(1, parts)]
         ends, starts = [0, *places, size], [0, *places]
     else:
-        places = [int(i) for i in indices_or_sections]
+        places = [whole(i) for i in indices_or_sections]
         ends = [0, *(slice(i).indices(size)[1] for i in places), size]
         starts = [0, *(slice(i, None).indices(size)[0] for i in places)]
     return tuple(narrow(input, dim, a, max(b - a, 0)) for a, b in zip(starts, ends[1:], strict=True))

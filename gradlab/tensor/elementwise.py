@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64, needs_floating
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import explain, named_functions, number
 from gradlab.spec import whole
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.deprecated_arguments import with_factor
@@ -41,10 +43,29 @@ _floor_divide, _fmod = map(bind, (ops.math.floor_divide, ops.math.fmod))
 Operand = Any  # a Tensor or a Python number
 
 
+_ONE = 1  # asked for by identity: True is equal to it, and is no factor
+
+
 @rounds_once
 def _with_multiple(row: Any, input: Operand, other: Operand, alpha: float) -> Any:
     """The row of `input` and alpha · other."""
     return row(input, other * alpha)
+
+
+def _with_factor(name: str, row: Any, input: Operand, other: Operand, alpha: Any) -> Any:
+    """As `_with_multiple`, of an alpha that was given. RuntimeError for one that is no number of the result's kind, as in PyTorch."""
+    if type(alpha) is float and isinstance(input, Differentiable) and input._array.dtype in INEXACT:
+        return row(input, other) if alpha == 1 else _with_multiple(row, input, other, alpha)
+    alpha = number(name, "alpha", alpha)
+    dtypes = [x._array.dtype for x in (input, other) if isinstance(x, Differentiable)]
+    if isinstance(alpha, (bool, np.bool_)) and any(dtype != BOOL for dtype in dtypes):
+        raise RuntimeError(f"{name}: alpha is a number, not {alpha}, where the tensors are no truth values")
+    if isinstance(alpha, (complex, np.complexfloating)) and not any(dtype in COMPLEX for dtype in dtypes):
+        raise RuntimeError(f"{name}: alpha is a real number where no tensor is complex, not {alpha}")
+    whole_numbers = dtypes and not any(dtype in INEXACT for dtype in dtypes) and not any(isinstance(x, float) for x in (input, other))
+    if whole_numbers and isinstance(alpha, (float, np.floating)):
+        raise RuntimeError(f"{name}: alpha is an integer where the tensors are, not {alpha}")
+    return row(input, other) if alpha == 1 else _with_multiple(row, input, other, alpha)
 
 
 def add(input: Operand, other: Operand, *old: Any, alpha: float = 1, out: Any = None) -> Tensor:
@@ -56,7 +77,7 @@ def add(input: Operand, other: Operand, *old: Any, alpha: float = 1, out: Any = 
     try:
         if old:
             other, alpha = with_factor("add", other, old)
-        result = _add(input, other) if alpha == 1 else _with_multiple(_add, input, other, alpha)
+        result = _add(input, other) if alpha is _ONE else _with_factor("add", _add, input, other, alpha)
         return result if out is None else into("add", out, result)
     except Exception as error:
         explain(error, "add", add, (input, other, *old), {"alpha": alpha, "out": out})
@@ -71,7 +92,7 @@ def sub(input: Operand, other: Operand, *old: Any, alpha: float = 1, out: Any = 
     try:
         if old:
             other, alpha = with_factor("sub", other, old)
-        result = _sub(input, other) if alpha == 1 else _with_multiple(_sub, input, other, alpha)
+        result = _sub(input, other) if alpha is _ONE else _with_factor("sub", _sub, input, other, alpha)
         return result if out is None else into("sub", out, result)
     except Exception as error:
         explain(error, "sub", sub, (input, other, *old), {"alpha": alpha, "out": out})
@@ -299,13 +320,14 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     try:
         if out is not None:
             return into("round", out, round(input, decimals=decimals))
+        if type(decimals) is not int:
+            decimals = whole(decimals)
         if input._array.dtype not in FLOATING:
             if decimals or input._array.dtype == BOOL or input._array.dtype in COMPLEX:
                 raise RuntimeError(needs_floating("round", input.dtype))
             return _clone(input)
         if not decimals:
             return _round(input)
-        decimals = whole(decimals)
         scale = 10.0 ** max(decimals, -decimals)
         return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
     except Exception as error:

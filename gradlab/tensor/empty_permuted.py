@@ -24,7 +24,7 @@ def empty_permuted(
     >>> gl.empty_permuted((2, 3), (1, 0)).stride()
     (1, 2)
     """
-    shape, order = sizes((size,)), tuple(physical_layout)
+    shape, order = sizes((size,)), sizes((physical_layout,))
     if sorted(order) != list(range(len(shape))):
         raise RuntimeError(f"empty_permuted: physical_layout has each of {len(shape)} dimensions once, got {order}")
     steps, step = [0] * len(shape), 1

@@ -10,6 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
 from gradlab.named_errors import explain, named_functions
+from gradlab.spec import whole
 from gradlab.tensor.common_arguments import few_enough, into, only_real
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.rounding import rounds_once
@@ -49,6 +50,7 @@ def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
     try:
         if out is not None:
             return into("polygamma", out, polygamma(n, input))
+        n = whole(n)
         if n < 0:
             raise RuntimeError(f"polygamma: n is not negative, got {n}")
         if n > 170:
@@ -57,7 +59,7 @@ def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
         only_real("polygamma", input)
         if n == 0:
             return _digamma(input)
-        return _polygamma(input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype())), n=int(n))
+        return _polygamma(input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype())), n=n)
     except Exception as error:
         explain(error, "polygamma", polygamma, (n, input), {"out": out})
 

@@ -72,15 +72,18 @@ def ordinary(target: Any, other: Any = None) -> bool:
     return bool(target._array.flags.writeable)
 
 
+_ONE = 1  # asked for by identity: True is equal to it, and is no factor
+
+
 def direct(ufunc: Any, target: Any, other: Any, alpha: Any = 1) -> bool:
     """Let a ufunc write target and alpha · other into target's memory, and note it; False where that is no plain matter."""
     if other is None or not ordinary(target, other):
         return False
     y = other if type(other) is float else other._array
-    if alpha != 1:
+    if alpha is not _ONE:
         if (type(alpha) is not float and type(alpha) is not int) or y is other:
             return False
-        y = quietly(multiply, y, alpha)
+        y = quietly(multiply, y, alpha) if alpha != 1 else y
     x = target._array
     quietly(ufunc, x, y, x)
     inplace.written(version_of(target))

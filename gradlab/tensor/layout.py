@@ -105,7 +105,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     >>> gl.roll(gl.tensor([1, 2, 3]), 1)
     tensor([3, 1, 2])
     """
-    steps = _one_or_more(shifts)
+    steps = tuple(map(whole, _one_or_more(shifts)))
     if dims is None or none(dims):
         if len(steps) != 1:
             raise RuntimeError(f"roll: {len(steps)} shifts need as many dims")

@@ -15,7 +15,7 @@ from gradlab.batched import Batched
 from gradlab.kernel import Library
 from gradlab.named_errors import explain, named_functions
 from gradlab.op import Op
-from gradlab.spec import ShapeError, Spec, count
+from gradlab.spec import ShapeError, Spec, count, whole
 from gradlab.strides import MemoryFormat, contiguous_format, dense_order, has_format
 from gradlab.tensor.bits import offset
 from gradlab.tensor.common_arguments import either, into, only_tensors
@@ -55,7 +55,7 @@ def _geometry(name: str, size: Any, stride: Any, first: Any) -> tuple[tuple[int,
         raise RuntimeError(f"{name}: a size cannot be negative: {shape}")
     if any(s < 0 for s in steps):
         raise RuntimeError(f"{name}: strides are not negative, got {steps}; use flip, which copies")
-    if first is not None and first < 0:
+    if first is not None and whole(first) < 0:
         raise RuntimeError(f"{name}: the storage offset is not negative, got {first}")
     return shape, steps
 

@@ -10,7 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOATING, HALF, INEXACT, needs_floating
 from gradlab.named_errors import named_functions
-from gradlab.spec import normalize_dim
+from gradlab.spec import normalize_dim, whole
 from gradlab.tensor.common_arguments import into, only_real, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.creation import tensor
@@ -85,7 +85,7 @@ def histogram(
         edges: Any = bins.detach()  # type: ignore[attr-defined]
     else:
         low, high = _ends(values, range)
-        edges = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
+        edges = linspace(low, high, whole(bins) + 1, dtype=input.dtype, device=input.device)
     weights = None if weight is None else values_of(weight.detach()).reshape(-1)
     counts, _ = np.histogram(values, values_of(edges), weights=weights, density=density)
     return Histogram(tensor(counts.astype(values.dtype), device=input.device), edges)
@@ -124,7 +124,7 @@ def histogramdd(input: Tensor, bins: Any, range: Any = None, weight: Any = None,
             edges.append(given.detach())  # type: ignore[attr-defined]
         else:
             low, high = _ends(points[:, d], None if range is None else range[2 * d : 2 * d + 2])
-            edges.append(linspace(low, high, given + 1, dtype=input.dtype, device=input.device))
+            edges.append(linspace(low, high, whole(given) + 1, dtype=input.dtype, device=input.device))
     weights = None if weight is None else values_of(weight.detach()).reshape(-1)
     counts = _boxes(points, [values_of(e) for e in edges], weights)
     if density:

@@ -8,8 +8,8 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT32, FLOAT64, HALF, INEXACT, wide
-from gradlab.named_errors import explain, named_functions
+from gradlab.dtype import BOOL, COMPLEX, FLOAT32, FLOAT64, HALF, INEXACT, wide
+from gradlab.named_errors import NUMBER, explain, named_functions, number
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.deprecated_arguments import with_factors
@@ -36,6 +36,9 @@ def _combined(name: str, input: Any, product: Any, dtype: Any, beta: float, alph
     plain = alpha == 1 == beta and (dtype is FLOAT32 or dtype is FLOAT64) and input._array.shape == product._array.shape
     if plain and input._array.dtype is product._array.dtype is dtype:
         return product + input
+    known = type(beta) in NUMBER.types and type(alpha) in NUMBER.types
+    if not known and dtype not in COMPLEX and any(isinstance(number(name, *x), complex) for x in (("beta", beta), ("alpha", alpha))):
+        raise RuntimeError(f"{name}: beta and alpha are real numbers for {dtype}, not {beta} and {alpha}")
     if input._array.dtype != dtype:
         if current().autocast is None:
             raise RuntimeError(f"{name}: tensors of one dtype, got {input._array.dtype} and {dtype}; convert one with .to()")
@@ -93,6 +96,9 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: float = 1, 
     if old:
         (input, vec1, vec2), beta, alpha = with_factors("addr", input, vec1, vec2, *old)
     only_tensors("addr", vec1, vec2)
+    for what, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, bool) and input._array.dtype != BOOL:
+            raise RuntimeError(f"addr: {what} is a number, not {factor}, where the tensors are no truth values")
     input, vec1, vec2 = lowered(input, vec1, vec2)
     dtype = common_dtype([input, vec1, vec2])
     product = outer(vec1.to(wide(dtype)), vec2.to(wide(dtype)))

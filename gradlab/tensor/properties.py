@@ -9,7 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, DType, from_numpy
 from gradlab.named_errors import explain
-from gradlab.spec import count
+from gradlab.spec import count, whole
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.size import Size, known
 
@@ -35,8 +35,10 @@ class PropertyMethods(Differentiable):
         2
         """
         try:
+            if type(dim) is int and axis is None:
+                return self._array.shape[dim]
             dim = dim if axis is None else either("size", dim, None, axis)
-            return self.shape if dim is None else self._array.shape[dim]
+            return self.shape if dim is None else self._array.shape[whole(dim)]
         except Exception as error:
             explain(error, "size", type(self).size, (self, dim), {"axis": axis})
 

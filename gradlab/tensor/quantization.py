@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import FLOATING
 from gradlab.named_errors import named_functions
+from gradlab.spec import whole
 from gradlab.tensor import creation, elementwise, where
 from gradlab.tensor.rounding import rounds_once
 
@@ -35,7 +36,7 @@ def fake_quantize_per_tensor_affine(input: Tensor, scale: Any, zero_point: Any, 
         shape = value._array.shape if isinstance(value, Differentiable) else ()
         if any(n != 1 for n in shape):
             raise ValueError(f"fake_quantize_per_tensor_affine: {name} is of shape {tuple(shape)}, and is one number for all")
-    if not isinstance(zero_point, Differentiable) and not quant_min <= zero_point <= quant_max:
+    if not isinstance(zero_point, Differentiable) and not quant_min <= whole(zero_point) <= quant_max:
         raise ValueError(f"fake_quantize_per_tensor_affine: zero_point {zero_point} is not between {quant_min} and {quant_max}")
     return _fake_quantized(input, _single(scale), _single(zero_point), quant_min, quant_max)
 

@@ -150,7 +150,7 @@ def randn(
 
 
 def integers(name: str, low: int, high: int, shape: Any, dtype: np.dtype[Any], device: Device, generator: Generator | None) -> Tensor:
-    low, high = low.__index__(), high.__index__()
+    low, high = whole(low), whole(high)
     if low >= high:
         raise RuntimeError(f"{name}: there is no integer from {low} up to, but not including, {high}")
     first, last = limits(dtype)

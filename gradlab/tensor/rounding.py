@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.dtype import FLOAT32, HALF, INEXACT, result_type
-from gradlab.named_errors import checked, explain, flags_of
+from gradlab.named_errors import checked, explain, looked_at
 from gradlab.tensor.common_arguments import into
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,25 +34,32 @@ def rounds_once(function: Any = None, *, autocast: str | None = None, first: boo
     if function is None:
         return functools.partial(rounds_once, autocast=autocast, first=first)
 
-    flags = flags_of(function)
-    start = min((place for place, _ in flags.values()), default=1 << 30)
+    looked = looked_at(function)
+    by_name = {what: types for what, (_, types, _) in looked.items()}
+    places = [(place, types) for place, types, _ in looked.values() if place < 1 << 30]
+    start = places[0][0] if places else 1 << 30
 
     @functools.wraps(function)
     def unit(*args: Any, **kwargs: Any) -> Any:
         try:
             if len(args) > start:
-                args, kwargs = checked(function.__name__, flags, args, kwargs)
+                for place, types in places:
+                    if place >= len(args):
+                        break
+                    if type(args[place]) not in types:
+                        args, kwargs = checked(function.__name__, looked, args, kwargs)
+                        break
             for x in args:
                 if isinstance(x, Differentiable) and x._array.dtype in HALF:
-                    return once(function, *checked(function.__name__, flags, args, kwargs), autocast, first)
+                    return once(function, *checked(function.__name__, looked, args, kwargs), autocast, first)
             if not kwargs:
                 return function(*args)
             for name, x in kwargs.items():
-                if name in flags:
-                    if x is not True and x is not False:
-                        args, kwargs = checked(function.__name__, flags, args, kwargs)
+                if name in by_name:
+                    if type(x) not in by_name[name]:
+                        args, kwargs = checked(function.__name__, looked, args, kwargs)
                 elif isinstance(x, Differentiable) and x._array.dtype in HALF:
-                    return once(function, *checked(function.__name__, flags, args, kwargs), autocast, first)
+                    return once(function, *checked(function.__name__, looked, args, kwargs), autocast, first)
             return function(*args, **kwargs)
         except Exception as error:
             explain(error, function.__name__, function, args, kwargs)

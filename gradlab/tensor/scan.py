@@ -166,6 +166,8 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     size = y._array.shape[dim]
     pairs: Any = y.narrow(dim, min(size, 1), max(size - 1, 0)) + y.narrow(dim, 0, max(size - 1, 0))
     if x is None:
+        if isinstance(dx, bool):
+            raise RuntimeError(f"{name}: dx is a number, not {dx}")
         return pairs * (dx / 2)
     rank = len(y._array.shape)
     if len(x._array.shape) == 1:

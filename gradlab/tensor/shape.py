@@ -13,7 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
 from gradlab.named_errors import explain, flag, named_functions
-from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims, whole
+from gradlab.spec import DimensionError, NoInteger, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims, whole
 from gradlab.tensor.bits import view_as_dtype
 from gradlab.tensor.common_arguments import either, into, only_tensors, required
 
@@ -29,9 +29,9 @@ _squeeze, _unsqueeze, _cat, _flip, _clone = map(bind, (_rows.squeeze, _rows.unsq
 
 def _size(value: Any, values: Any) -> int:
     try:
-        return value.__index__()  # int() would fix a size that is not known while a graph is made
-    except AttributeError:
-        raise TypeError(f"sizes are integers, not {type(value).__name__}: {values!r}") from None
+        return whole(value)  # int() would fix a size that is not known while a graph is made
+    except TypeError:
+        raise NoInteger(f"sizes are integers, not {type(value).__name__}: {values!r}", value) from None
 
 
 def sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
@@ -147,7 +147,7 @@ def unflatten(input: Tensor, dim: int | None = None, sizes: Any = None, *, axis:
         dim = required("unflatten", dim, axis)
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
-    return reshape(input, (*shape[:dim], *_filled("unflatten", tuple(sizes), (shape[dim],)), *shape[dim + 1 :]))
+    return reshape(input, (*shape[:dim], *_filled("unflatten", tuple(map(whole, sizes)), (shape[dim],)), *shape[dim + 1 :]))
 
 
 @cached_sizes(1024)
@@ -181,9 +181,10 @@ def transpose(input: Tensor, dim0: Any, dim1: Any = None) -> Tensor:
         rank = len(input._array.shape)
         if dim1 is None:
             if not isinstance(dim0, (tuple, list)):
+                whole(dim0)
                 raise TypeError("transpose() missing 1 required positional argument: 'dim1'; or give the order of all dimensions as one")
             return input.permute(tuple(dim0))
-        if not (0 <= dim0 < rank and 0 <= dim1 < rank):
+        if not (type(dim0) is type(dim1) is int and 0 <= dim0 < rank and 0 <= dim1 < rank):
             dim0, dim1 = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
         return _transpose(input, dim0=dim0, dim1=dim1)
     except Exception as error:

@@ -83,7 +83,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     dim = dim if axis is None else either("topk", dim, -1, axis)
     if not hasattr(k, "__index__") or isinstance(k, bool):
         raise TypeError(f"topk: k is an integer, not {type(k).__name__}")
-    k = k.__index__()
+    k = whole(k)
     if k == 0 and not input._array.shape:
         k = 1  # a 0-d tensor has no smaller result; PyTorch does the same
     result = _along(_topk, input, dim, k=k, largest=bool(largest))

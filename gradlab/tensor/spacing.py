@@ -10,6 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.dtype import COMPLEX, INEXACT, as_numpy, complex_of, get_default_dtype
 from gradlab.named_errors import named_functions
 from gradlab.quiet import quietly
+from gradlab.spec import whole
 from gradlab.tensor.common_arguments import made, plain
 from gradlab.tensor.creation import empty, placed, without_memory
 
@@ -22,9 +23,7 @@ __all__ = ["linspace", "logspace"]
 def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any], base: float | None = None) -> Any:
     """`steps` numbers from start to end, or `base` to their powers, in `dtype`; for an integer dtype the ends are cut to integers."""
     start, end = (x.item() if isinstance(x, Differentiable) else x for x in (start, end))  # type: ignore[attr-defined]
-    if isinstance(steps, float) or not hasattr(steps, "__index__"):
-        raise TypeError(f"{name}: steps is an integer, not {steps!r}")
-    n = steps.__index__()
+    n = whole(steps)
     if n < 0:
         raise RuntimeError(f"{name}: steps is not negative, got {n}")
     if dtype not in INEXACT:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gradlab.dtype import BOOL
 from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.creation import empty_strided
 from gradlab.tensor.missing_names import MissingMethods
+from gradlab.tensor.shape import sizes
 from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     found: list[Any] = []
     rest: Any = indices.long() if indices._array.dtype.kind in "iu" else indices
-    for size in reversed((shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
+    for size in reversed(sizes((shape,))):
         found.append(rest % size)
         rest = rest.div(size, rounding_mode="floor")
     return tuple(reversed(found))

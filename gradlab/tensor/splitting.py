@@ -50,7 +50,7 @@ def narrow(input: Tensor, dim: int | None = None, start: Any = None, length: Any
         dim = normalize_dim(dim, len(shape))
         if isinstance(start, Differentiable) and (start._array.shape or start._array.dtype.kind not in "iu"):
             raise RuntimeError(f"narrow: start is a number or a 0-d integer tensor, not {start._array.dtype} of shape {start._array.shape}")
-        start = whole(start)
+        start, length = whole(start), whole(length)
         start = start + shape[dim] if start < 0 else start
         if length < 0 or start < 0 or start + length > shape[dim]:
             raise RuntimeError(f"narrow: {length} elements from {start} do not lie in dimension {dim} of size {shape[dim]} (shape {shape})")

@@ -42,7 +42,7 @@ def test_every_call(family):
     ("call", "kind", "text"),
     [
         (lambda x: gl.split((), 2), TypeError, r"split: tensor must be a tensor, not tuple: \(\)"),
-        (lambda x: x.split(2, ()), TypeError, r"split: a dimension is an integer, not tuple: \(\)"),
+        (lambda x: x.split(2, ()), TypeError, r"split: dim is an integer, not tuple: \(\)"),
         (lambda x: gl.std("a", 1), TypeError, "std: input must be a tensor, not str: 'a'"),
         (lambda x: gl.zeros(1 << 62, 4), ValueError, "zeros: .*too big"),
         (lambda x: gl.nn.Linear("a", 2), TypeError, "Linear: .*'a'"),

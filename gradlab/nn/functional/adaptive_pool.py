@@ -10,7 +10,7 @@ from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import batched, expect_tensors
-from gradlab.spec import ShapeError
+from gradlab.spec import ShapeError, whole
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -27,12 +27,14 @@ _max_pool, _adaptive_max_pool = map(bind, (ops.pool.max_pool, ops.pool.adaptive_
 
 def _output_size(name: str, output_size: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """The output's sizes; None keeps the input's."""
-    given = (output_size,) * len(sizes) if output_size is None or isinstance(output_size, (int, np.integer)) else tuple(output_size)
+    if output_size is None:  # within a tuple it keeps a size; by itself it is nothing
+        raise TypeError(f"{name}: output_size is one int or {len(sizes)}, of which None keeps the input's, not None")
+    given = (output_size,) * len(sizes) if isinstance(output_size, (int, np.integer)) else tuple(output_size)
     if len(given) == 1:
         given *= len(sizes)
     if len(given) != len(sizes):
-        raise RuntimeError(f"{name}: output_size must be one int or {len(sizes)} ints or None, got {output_size}")
-    found = tuple(size if g is None else g.__index__() for g, size in zip(given, sizes, strict=True))
+        raise RuntimeError(f"{name}: output_size must be one int or {len(sizes)} ints, got {output_size}")
+    found = tuple(size if g is None else whole(g) for g, size in zip(given, sizes, strict=True))
     if any(f < 0 for f in found):
         raise ShapeError(f"{name}: output_size must not be negative, got {output_size}")
     return found

@@ -32,7 +32,7 @@ def spread(name: str, what: str, value: Numbers, rank: int) -> tuple[int, ...]:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return (whole(value),) * rank
     try:
-        found = tuple(v.__index__() for v in value)
+        found = tuple(whole(v) for v in value)
     except (AttributeError, TypeError):
         raise TypeError(f"{name}: {what} must be an int or a tuple of {rank} ints, not {value!r}") from None
     if len(found) == 1:

@@ -11,7 +11,7 @@ from gradlab.autograd.mode import widest
 from gradlab.dtype import FLOAT64, FLOATING, HALF, INT64
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import expect_tensors
-from gradlab.spec import ShapeError, count
+from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.creation import arange, zeros
 from gradlab.tensor.rounding import once, rounds_once
@@ -38,7 +38,8 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
             [ 1., -1.]])
     """
     expect_tensors("affine_grid", theta)
-    sizes, rank = tuple(size)[2:], len(size) - 2
+    size = tuple(map(whole, size))
+    sizes, rank = size[2:], len(size) - 2
     shape = theta._array.shape
     if theta._array.dtype not in FLOATING:
         raise ValueError(f"affine_grid: theta is of floating point, not {theta._array.dtype}")

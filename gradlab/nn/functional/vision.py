@@ -53,7 +53,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     tensor([0., 1., 2., 0., 0.])
     """
     expect_tensors("pad", input)
-    numbers = tuple(p.__index__() for p in pad)
+    numbers = tuple(map(whole, pad))
     shape = input._array.shape
     if len(numbers) % 2 or len(numbers) > 2 * len(shape):
         raise RuntimeError(f"pad: expected pairs of numbers for at most {len(shape)} dimensions (shape {shape}), got {numbers}")
@@ -170,6 +170,8 @@ def _check_mode(mode: str, rank: int, shape: tuple[int, ...], align_corners: boo
 
 
 def _listed(what: str, value: Any, rank: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    if isinstance(value, str):  # float() would read one
+        raise TypeError(f"interpolate: {what} is a number or one for each spatial size, not {value!r}")
     if isinstance(value, (list, tuple)):
         if len(value) != rank:
             raise ValueError(f"interpolate: {what} must have one number for each of the spatial sizes {sizes}, got {value}")
