@@ -1,4 +1,4 @@
-// Memory that begins at a multiple of a power of two.
+// Memory that begins at a multiple of a power of two. What kernels need for their own use comes from here, and none of it is taken for granted.
 #ifndef GRADLAB_ALIGNED_H
 #define GRADLAB_ALIGNED_H
 
@@ -24,5 +24,13 @@ inline void aligned_delete(void* memory) {
   free(memory);
 #endif
 }
+
+// Memory for the time of a call, null where there is none.
+template <typename T> struct Room {
+  T* const at;
+  explicit Room(size_t count) : at((T*)aligned_new(64, count > 0 ? count * sizeof(T) : 1)) {}
+  Room(const Room&) = delete;
+  ~Room() { aligned_delete(at); }
+};
 
 #endif

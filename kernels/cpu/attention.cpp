@@ -70,6 +70,7 @@ GRADLAB_KERNEL gradlab_attention(char** p, const int64_t* v, int part, int parts
   const Sizes s = sizes(v);
   const Share mine = share(s.images * s.heads, part, parts);
   float* keys = (float*)own.of(sizeof(float) * size_t(s.all_keys * (s.width + s.value_wide) + QUERIES * (s.wide + s.value_wide + SPAN)));
+  if (keys == nullptr) return no_memory(p);
   float *values = keys + s.all_keys * s.width, *query = values + s.all_keys * s.value_wide, *out = query + QUERIES * s.wide;
   float* weights = out + QUERIES * s.value_wide;
   Running run;

@@ -86,6 +86,7 @@ GRADLAB_KERNEL gradlab_attention_backward(char** p, const int64_t* v, int part, 
   const int64_t deep = s.all_keys + ROWS, both = s.wide + s.value_wide;
   const int64_t block = QUERIES * (both + s.wide + 2 * SPAN);
   float* panels = (float*)own.of(sizeof(float) * size_t(s.all_keys * (s.width + s.value_width + s.wide) + deep * both + block));
+  if (panels == nullptr) return no_memory(p);
   float *value_panels = panels + s.all_keys * s.width, *keys = value_panels + s.all_keys * s.value_width;
   float *dk = keys + s.all_keys * s.wide, *dv = dk + deep * s.wide, *query = dv + deep * s.value_wide;
   float *dq = query + QUERIES * s.wide, *grad = dq + QUERIES * s.wide;

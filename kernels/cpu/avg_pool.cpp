@@ -54,6 +54,7 @@ template <int W> inline void mean(const float* x, const Windows& s, Inside rows,
 GRADLAB_KERNEL gradlab_avg_pool(char** p, const int64_t* v, int part, int parts) {
   const Windows s = windows(v);
   float* const columns = (float*)window_scratch.of(sizeof(float) * size_t(s.ow));
+  if (columns == nullptr) return no_memory(p);
   columns_of(s, v[WINDOWS] != 0, columns);
   Pieces pieces(p, part, parts, s.planes(), up(s.planes(), PIECES));
   for (Share mine; pieces.next(mine);)
@@ -116,6 +117,7 @@ GRADLAB_KERNEL gradlab_avg_pool_last(char** p, const int64_t* v, int part, int p
 GRADLAB_KERNEL gradlab_avg_pool_backward(char** p, const int64_t* v, int part, int parts) {
   const Windows s = windows(v);
   float *const portion = (float*)window_scratch.of(2 * sizeof(float) * size_t(s.ow)), *const columns = portion + s.ow;
+  if (portion == nullptr) return no_memory(p);
   columns_of(s, v[WINDOWS] != 0, columns);
   Pieces pieces(p, part, parts, s.planes(), up(s.planes(), PIECES));
   for (Share mine; pieces.next(mine);)

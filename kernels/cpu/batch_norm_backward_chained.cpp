@@ -28,6 +28,7 @@ template <bool RELU> void sums(char** p, const int64_t* v, int part, int parts) 
   const Units s = units_of(v);
   const int64_t wide = row_of(s.channels), length = 2 * s.channels + 16;
   float *own = (float*)scratch.of(sizeof(float) * size_t(5 * wide + 2 * s.channels)), *found = own + 3 * wide;
+  if (own == nullptr) return no_memory(p);
   double* sum = (double*)(found + 2 * wide);
   const Norm norm(own, s.channels, wide, (const float*)p[3], (const float*)p[4], v[UNITS] ? (const float*)p[5] : nullptr,
                   RELU ? (const float*)p[6] : nullptr);
@@ -51,6 +52,7 @@ template <bool RELU> void sums(char** p, const int64_t* v, int part, int parts) 
 template <bool RELU> void gradient(char** p, const int64_t* v, int part, int parts) {
   const int64_t channels = v[1], wide = row_of(channels), floats = v[0] * v[2] * channels, rows = (floats + wide - 1) / wide;
   float *own = (float*)scratch.of(sizeof(float) * size_t(5 * wide)), *along = own + 3 * wide, *off = own + 4 * wide;
+  if (own == nullptr) return no_memory(p);
   const float *dweight = (const float*)p[3], *dbias = (const float*)p[4], *rstd = (const float*)p[6], n = float(v[3]);
   const Norm norm(own, channels, wide, (const float*)p[5], rstd, v[4] ? (const float*)p[7] : nullptr, RELU ? (const float*)p[8] : nullptr);
   spread(channels, wide, along, [=](int64_t c) { return dweight[c] * rstd[c] / n; });

@@ -30,6 +30,7 @@ template <bool RELU, bool OTHER> void normalise(const Operands& o, char** p, con
   if (v[3]) {
     const int64_t wide = row_of(channels), floats = images * places * channels, rows = (floats + wide - 1) / wide;
     float *mean = (float*)scratch.of(sizeof(float) * size_t(3 * wide)), *scale = mean + wide, *shift = scale + wide;
+    if (mean == nullptr) return no_memory(p);
     spread(channels, wide, mean, [&](int64_t c) { return o.mean[c]; });
     spread(channels, wide, scale, [&](int64_t c) { return o.scale(c); });
     spread(channels, wide, shift, [&](int64_t c) { return o.shift(c); });
@@ -61,6 +62,7 @@ GRADLAB_KERNEL gradlab_channel_records(char** p, const int64_t* v, int part, int
   const Units s = units_of(v);
   const int64_t wide = row_of(s.channels), length = 2 * s.channels + 16;
   float *mean = (float*)scratch.of(sizeof(float) * size_t(3 * wide + 4 * s.channels)), *sums = mean + wide;
+  if (mean == nullptr) return no_memory(p);
   double *sum = (double*)(sums + 2 * wide), *off = sum + s.channels;
   Pieces pieces(p, part, parts, s.count());
   for (Share piece; pieces.next(piece);) {

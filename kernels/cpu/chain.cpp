@@ -23,7 +23,7 @@ GRADLAB_KERNEL gradlab_chain(char** p, const int64_t* v, int part, int parts) {
   char** const bases = (char**)v[0];
   const Link* const links = (const Link*)v[1];
   char* pointers[MAX_PLACES + 1];
-  int64_t taken;  // of the pieces of a task, which are all taken here
+  int64_t missing[2] = {}, &taken = missing[1];  // of the pieces of a task, which are all taken here
   pointers[TAKEN] = (char*)&taken;
   Pieces chunks(p, part, parts, v[3], v[4]);
   for (Share chunk; chunks.next(chunk);)
@@ -35,5 +35,6 @@ GRADLAB_KERNEL gradlab_chain(char** p, const int64_t* v, int part, int parts) {
       }
       taken = 0;
       link.kernel(pointers, chunk.last - chunk.first == v[4] ? link.whole : link.rest, 0, 1);
+      if (missing[0] != 0) return no_memory(p);
     }
 }

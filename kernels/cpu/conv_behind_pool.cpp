@@ -157,6 +157,7 @@ GRADLAB_KERNEL gradlab_pooled_dw(char** p, const int64_t* v, int part, int parts
   const int64_t laid = (2 * band + 2) * columns * MOST * L, found = up(y.c * band * y.w, L) * L;
   const UntilTheEnd end(band_scratch);
   float* const from = (float*)band_scratch.of(sizeof(float) * size_t(laid + found));
+  if (from == nullptr) return no_memory(p);
   int32_t* const places = (int32_t*)(from + laid);
   Pieces pieces(p, part, parts, blocks);
   for (Share piece; pieces.next(piece);) {
@@ -209,6 +210,7 @@ GRADLAB_KERNEL gradlab_pooled_dx(char** p, const int64_t* v, int part, int parts
   const int64_t made = (band + 8) * row, most = (band / 2 + 3) * y.w;
   const UntilTheEnd end(band_scratch);
   float* const to = (float*)band_scratch.of(sizeof(float) * size_t(made) + 2 * sizeof(uint64_t) * size_t(most * up(y.c, BITS)));
+  if (to == nullptr) return no_memory(p);
   uint64_t* const bits = (uint64_t*)(to + made);
   Pieces pieces(p, part, parts, x.n * bands);
   for (Share piece; pieces.next(piece);) {

@@ -147,6 +147,7 @@ GRADLAB_KERNEL gradlab_depthwise(char** p, const int64_t* v, int part, int parts
   const int64_t stage = straight ? 0 : c.together * out.image + L;
   const UntilTheEnd end(depth_scratch);
   float* const bias = (float*)depth_scratch.of(sizeof(float) * size_t(channels + stage + c.scratch()) + sizeof(int32_t) * size_t(taps));
+  if (bias == nullptr) return no_memory(p);
   float *const staged = bias + channels, *const space = staged + stage;
   int32_t *const table = (int32_t*)(space + c.scratch()), *at = table;
   if (w[0]) std::memcpy(bias, p[3], sizeof(float) * size_t(channels));

@@ -106,6 +106,7 @@ GRADLAB_KERNEL gradlab_direct_weights(char** p, const int64_t* v, int part, int 
   const float* const last = (const float*)p[1] + groups * group_step - L;  // where the last vector begins
   const UntilTheEnd end(direct_scratch);
   int64_t* const to = (int64_t*)direct_scratch.of(sizeof(int64_t) * size_t(places));  // where the first channel's vector of each place belongs
+  if (to == nullptr) return no_memory(p);
   const Share mine = share(groups * wide, part, parts);
   for (int64_t u = mine.first; u < mine.last; ++u) {
     const int64_t g = u / wide, j = u % wide, panel = j / 2 * 2, across = L * least(2, wide - panel), have = least(L, own - j * L);
@@ -157,6 +158,7 @@ GRADLAB_KERNEL gradlab_direct(char** p, const int64_t* v, int part, int parts) {
   const int64_t stage = straight ? 0 : c.together * out.image;
   const UntilTheEnd end(direct_scratch);
   float* const bias = (float*)direct_scratch.of(sizeof(float) * size_t(wide + stage + c.scratch()) + sizeof(int32_t) * size_t(depths + 2 * pixels_of_all));
+  if (bias == nullptr) return no_memory(p);
   float *const staged = bias + wide, *const space = staged + stage;
   int32_t *const table = (int32_t*)(space + c.scratch()), *at = table;
   std::memset(bias, 0, sizeof(float) * size_t(wide));

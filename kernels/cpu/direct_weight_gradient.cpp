@@ -315,6 +315,7 @@ GRADLAB_KERNEL gradlab_direct_dw(char** p, const int64_t* v, int part, int parts
   const Call& s = *(const Call*)v;
   const int64_t split = s.group_parts * s.channel_parts * s.output_parts, size = s.y.c * (s.x.c / s.groups) * s.kh * s.kw;
   int64_t* place = (int64_t*)place_scratch.of(sizeof(int64_t) * size_t(s.kh * s.kw));
+  if (place == nullptr) return no_memory(p);
   const UntilTheEnd end(slope_scratch);
   Pieces pieces(p, part, parts, s.blocks * split);
   for (Share piece; pieces.next(piece);) {
@@ -322,6 +323,7 @@ GRADLAB_KERNEL gradlab_direct_dw(char** p, const int64_t* v, int part, int parts
     const int64_t block = piece.first / split, units = up(s.y.n, q.together) * q.bands * q.spans;
     const int64_t sums = q.sums(), x_room = up(q.x_room(), 16) * 16;
     float* total = (float*)slope_scratch.of(sizeof(float) * size_t(sums + x_room + q.y_room()));
+    if (total == nullptr) return no_memory(p);
     Work work = {q, s, (const float*)p[1], (const float*)p[2], total + sums, total + sums + x_room, total, place};
     for (int64_t u = units * block / s.blocks; u < units * (block + 1) / s.blocks; ++u) {
       const int64_t n = u / (q.bands * q.spans) * q.together, y = u / q.spans % q.bands * q.band, x = u % q.spans * q.span;

@@ -1,7 +1,6 @@
 // Rows of a table, and their gradient. float, rows contiguous.
+#include "aligned.h"
 #include "runtime.h"
-
-#include <vector>
 
 // y, weight, at, status; parameters: indices, table rows, columns
 GRADLAB_KERNEL gradlab_embedding(char** p, const int64_t* v, int part, int parts) {
@@ -24,15 +23,17 @@ GRADLAB_KERNEL gradlab_embedding_backward(char** p, const int64_t* v, int part, 
   const Share mine = share(n, part, parts, 16);
   const int64_t wide = mine.last - mine.first;
   if (v[0] >= 32 * v[1]) {  // many rows for each place: their sum is a double, so that it keeps its digits
-    std::vector<double> sums(size_t(v[1] * wide));
+    const Room<double> sums(size_t(v[1] * wide));
+    if (sums.at == nullptr) return no_memory(p);
+    std::memset(sums.at, 0, sizeof(double) * size_t(v[1] * wide));
     for (int64_t r = 0; r < v[0]; ++r) {
       if (at[r] == v[3] || at[r] < 0 || at[r] >= v[1]) continue;
-      double* to = sums.data() + at[r] * wide;
+      double* to = sums.at + at[r] * wide;
       const float* from = (const float*)p[1] + r * n + mine.first;
       for (int64_t j = 0; j < wide; ++j) to[j] += double(from[j]);
     }
     for (int64_t r = 0; r < v[1]; ++r)
-      for (int64_t j = 0; j < wide; ++j) ((float*)p[0])[r * n + mine.first + j] = float(sums[size_t(r * wide + j)]);
+      for (int64_t j = 0; j < wide; ++j) ((float*)p[0])[r * n + mine.first + j] = float(sums.at[r * wide + j]);
     return;
   }
   for (int64_t r = 0; r < v[1]; ++r) std::memset((float*)p[0] + r * n + mine.first, 0, sizeof(float) * size_t(wide));

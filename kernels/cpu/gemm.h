@@ -71,6 +71,7 @@ struct Scratch {
       aligned_delete(memory);
       size = (wanted + 4095) / 4096 * 4096;
       memory = aligned_new(64, size);
+      if (memory == nullptr) size = 0;
     }
     return memory;
   }
@@ -265,17 +266,18 @@ struct Nothing {
 };
 
 // The part [m0, m1) x [n0, n1) of C. ready: all of B in panels as deep as B, packed before; n0 is then a multiple of PANEL.
-// then(m, n, rows, columns): is called for every part of C when it is complete.
+// then(m, n, rows, columns): is called for every part of C when it is complete. False where there is no memory to work in.
 template <typename T, typename Then = Nothing>
-void multiply(
+bool multiply(
     const T* a, const T* b, T* c, const T* bias, const Product& q, int64_t m0, int64_t m1, int64_t n0, int64_t n1, const T* ready = nullptr,
     const Then& then = {}) {
-  if (m0 >= m1 || n0 >= n1) return;
+  if (m0 >= m1 || n0 >= n1) return true;
   const bool lies = q.a_column == 1;
   const int64_t deepest = lies || q.k <= WHOLE ? WHOLE : DEPTH, blocks = q.k <= deepest ? 1 : (q.k + deepest - 1) / deepest;
   const int64_t depth = q.k == 0 ? 1 : (q.k + blocks - 1) / blocks, most = depth <= DEPTH ? WIDTH : WIDTH / 2;  // blocks of equal depth
   const int64_t span = n1 - n0 < most ? n1 - n0 : most;
   T* panels = ready != nullptr ? nullptr : (T*)scratch.of(sizeof(T) * size_t(depth + 1) * size_t((span + PANEL<T>) / PANEL<T> * PANEL<T>));
+  if (ready == nullptr && panels == nullptr) return false;
   for (int64_t n = n0; n < n1; n += most) {
     const int64_t width = n1 - n < most ? n1 - n : most;
     for (int64_t k = 0; k < q.k || k == 0; k += depth) {
@@ -297,6 +299,7 @@ void multiply(
         const T* from = a + low * q.a_row + k * q.a_column;
         if (!direct) {
           T* mine = (T*)row_scratch.of(sizeof(T) * size_t(HEIGHT * depth));
+          if (mine == nullptr) return false;
           pack_rows(from, q, height, deep, mine);
           from = mine;
         }
@@ -312,6 +315,7 @@ void multiply(
       }
     }
   }
+  return true;
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ struct LargeScratch {
       const size_t page = wanted > LITTLE ? PAGE : 4096;
       size = (wanted + page - 1) / page * page;
       memory = aligned_new(page, size);
+      if (memory == nullptr) return size = 0, nullptr;
 #if defined(MADV_HUGEPAGE)
       if (page == PAGE) madvise(memory, size, MADV_HUGEPAGE);
 #endif

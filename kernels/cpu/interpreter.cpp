@@ -79,6 +79,7 @@ GRADLAB_KERNEL gradlab_interpret(char** p, const int64_t* v, int part, int parts
   const Share mine = share(program.images * program.each, part, parts, block);
   if (mine.first >= mine.last) return;
   char* const room = (char*)block_scratch.of(size_t(program.room));
+  if (room == nullptr) return no_memory(p);
   char* at[MOST_SLOTS];
   for (int64_t i = 0; i < program.slots; ++i) at[i] = room + starts[i];
   const int64_t most = block < mine.last - mine.first ? block : mine.last - mine.first;

@@ -82,6 +82,7 @@ inline void window(const float* x, const Windows& s, Inside rows, Inside columns
 GRADLAB_KERNEL gradlab_max_pool(char** p, const int64_t* v, int part, int parts) {
   const Windows s = windows(v);
   int32_t* const winner = (int32_t*)window_scratch.of(sizeof(int32_t) * size_t(s.ow));
+  if (winner == nullptr) return no_memory(p);
   Pieces pieces(p, part, parts, s.planes(), up(s.planes(), PIECES));
   const bool plain = s.py == 0 && s.px == 0 && s.dy == 1 && s.dx == 1 && (s.oh - 1) * s.sy + s.ky <= s.h && (s.ow - 1) * s.sx + s.kx <= s.w;
   const int kind = !plain || s.ky != s.kx || s.sx != 2 || s.ow < L ? 0 : s.kx == 2 ? 2 : s.kx == 3 ? 3 : 0;

@@ -13,6 +13,7 @@ inline void add_blocks(char** p, const int64_t* v, int part, int parts) {
   const int64_t outputs = v[0], channels = v[1], wide = up(channels, L) * L;
   const Share mine = share(outputs, part, parts);
   float* sum = (float*)sum_scratch.of(sizeof(float) * size_t(9 * wide));
+  if (sum == nullptr) return no_memory(p);
   for (int64_t o = mine.first; o < mine.last; ++o) {
     const float* from = (const float*)p[1] + o * 9 * wide;
     std::memcpy(sum, from, sizeof(float) * size_t(9 * wide));

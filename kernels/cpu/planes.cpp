@@ -270,6 +270,7 @@ GRADLAB_KERNEL gradlab_planes(char** p, const int64_t* v, int part, int parts) {
   const int64_t stage = straight ? 0 : (last ? batch * own : MOST) * far + L, laid = in_place ? 0 : batch * given * planes.channel + beyond;
   const UntilTheEnd end(plane_scratch);
   float* const bias = (float*)plane_scratch.of(sizeof(float) * size_t(c.y.c + stage + laid) + sizeof(int32_t) * size_t(size));
+  if (bias == nullptr) return no_memory(p);
   float *const staged = bias + c.y.c, *const space = staged + stage;
   int32_t *const table = (int32_t*)(space + laid), *at = table;
   if (!in_place) std::memset(space + laid - beyond, 0, sizeof(float) * size_t(beyond));

@@ -16,7 +16,9 @@ struct NoEnding {
 
 // One product of two, each of one half of the depth: neither thread packs what the other one packs. The second goes to `rest`. The halves are
 // the same for any number of threads, and so is their sum.
-template <typename T> void halves(const T* a, const T* b, T* c, T* rest, const Product& q, int part, int parts) {
+template <typename T> void halves(char** p, const Product& q, int part, int parts) {
+  const T *a = (const T*)p[1], *b = (const T*)p[2];
+  T *c = (T*)p[0], *rest = (T*)p[3];
   for (int half = 0; half < 2; ++half) {
     if (parts > 1 && part % 2 != half) continue;
     const int64_t middle = q.k / 2, group = parts > 1 ? part / 2 : 0, groups = parts > 1 ? (parts + 1 - half) / 2 : 1;
@@ -24,8 +26,9 @@ template <typename T> void halves(const T* a, const T* b, T* c, T* rest, const P
     own.k = half == 0 ? middle : q.k - middle;
     const bool across = q.n >= q.m;
     const Share mine = share(across ? q.n : q.m, int(group), int(groups), across ? int64_t(PANEL<T>) : int64_t(ROWS));
-    multiply(a + half * middle * q.a_column, b + half * middle * q.b_row, half == 0 ? c : rest, (const T*)nullptr, own, across ? 0 : mine.first,
-             across ? q.m : mine.last, across ? mine.first : 0, across ? mine.last : q.n);
+    if (!multiply(a + half * middle * q.a_column, b + half * middle * q.b_row, half == 0 ? c : rest, (const T*)nullptr, own, across ? 0 : mine.first,
+                  across ? q.m : mine.last, across ? mine.first : 0, across ? mine.last : q.n))
+      return no_memory(p);
   }
 }
 
@@ -34,7 +37,7 @@ template <typename T> void halves(const T* a, const T* b, T* c, T* rest, const P
 // packed and there is a bias. With HALVES, which need contiguous c, there are a rest and neither bias nor batches. Endings have no batches.
 template <typename T, typename Ends> void product(char** p, const int64_t* v, int part, int parts) {
   const Product q = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], (v[8] & 1) != 0, false};
-  if (v[9] == HALVES) return halves((const T*)p[1], (const T*)p[2], (T*)p[0], (T*)p[3], q, part, parts);
+  if (v[9] == HALVES) return halves<T>(p, q, part, parts);
   const bool packed = (v[8] & 2) != 0;
   const int64_t outer = v[10], inner = v[11], batch = outer * inner;
   const T* bias = q.bias ? (const T*)p[3] : nullptr;
@@ -54,10 +57,11 @@ template <typename T, typename Ends> void product(char** p, const int64_t* v, in
     const T *a = (const T*)p[1] + x * v[12] + y * v[13], *b = (const T*)p[2] + x * v[14] + y * v[15];
     T* c = (T*)p[0] + x * v[16] + y * v[17];
     const Ends end(p + 3 + q.bias, v[9]);
-    multiply(a, b, c, bias, q, m0, m1, n0, n1, packed ? (const T*)p[2] : nullptr, [&](int64_t m, int64_t n, int64_t rows, int64_t width) {
+    const bool made = multiply(a, b, c, bias, q, m0, m1, n0, n1, packed ? (const T*)p[2] : nullptr, [&](int64_t m, int64_t n, int64_t rows, int64_t width) {
       const int64_t at = m * q.c_row + n;
       end(at, rows, width, q.c_row, c + at);
     });
+    if (!made) return no_memory(p);
   }
 }
 

@@ -24,7 +24,12 @@ struct Task {
 
 constexpr int MAX_PLACES = 64;
 constexpr int TAKEN = MAX_PLACES;  // this pointer leads to the numbers of pieces of a task that have been taken
+constexpr int MISSING = -1;  // in front of these numbers: whether a kernel found no memory
 constexpr int COUNTERS = 64, COUNTER = 64 / sizeof(int64_t);  // how many numbers, and how far apart: each has its cache line
+
+// A kernel that finds no memory for its own use says so, and returns: its results are not made, and the run ends with NO_MEMORY.
+constexpr int64_t NO_MEMORY = -4;
+inline void no_memory(char** pointers) { __atomic_store_n((int64_t*)pointers[TAKEN] + MISSING, 1, __ATOMIC_RELAXED); }
 
 // Parameters are 64 bits wide; a double travels as its bits.
 inline double real(int64_t bits) {

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <new>
+
 namespace {
 
 constexpr int SPINS = 4000;  // of a pause each: some 20 to 100 microseconds
@@ -32,7 +34,8 @@ struct Pool {
   char** pointers = nullptr;
   const int64_t* parameters = nullptr;
   int workers = 0;
-  alignas(64) int64_t taken[COUNTERS * COUNTER] = {};  // pieces of the task
+  alignas(64) int64_t missing[COUNTER + COUNTERS * COUNTER] = {};  // pieces of the task, and in front of them whether one found no memory
+  int64_t* taken() { return missing + COUNTER; }
 
   uint64_t round() { return __atomic_load_n(&ticket, __ATOMIC_SEQ_CST) >> 32; }
 
@@ -74,17 +77,19 @@ struct Pool {
   static void* begin(void* given) {
     Worker* const worker = (Worker*)given;
     const Worker own = *worker;
-    delete worker;
+    free(worker);
     own.pool->work(own.seen);
     return nullptr;
   }
-  // Where the system gives no more threads, those that there are do the work.
+  // Where the system gives no more threads, or no memory for them, those that there are do the work.
   int grow(int threads) {
     while (workers + 1 < threads) {
-      Worker* const worker = new Worker{this, round()};
+      Worker* const worker = (Worker*)malloc(sizeof(Worker));
+      if (worker == nullptr) break;
+      *worker = {this, round()};
       pthread_t thread;
       if (pthread_create(&thread, nullptr, begin, worker) != 0) {
-        delete worker;
+        free(worker);
         break;
       }
       pthread_detach(thread);
@@ -96,10 +101,11 @@ struct Pool {
   void go(const Task& task, char** given, int threads) {
     kernel = task.kernel;
     pointers = given;
-    given[TAKEN] = (char*)taken;
+    given[TAKEN] = (char*)taken();
+    taken()[MISSING] = 0;
     parameters = task.parameters;
     const int parts = int(task.widest < threads ? task.widest : threads);
-    for (int i = 0; i < parts && i < COUNTERS; ++i) taken[i * COUNTER] = 0;
+    for (int i = 0; i < parts && i < COUNTERS; ++i) taken()[i * COUNTER] = 0;
     __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&ticket, (round() + 1) << 32 | uint64_t(parts) << 16, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) > 0) {
@@ -120,44 +126,54 @@ Pool* pool = nullptr;  // never freed: its threads may outlive static objects
 
 void forget() { pool = nullptr; }
 
-Pool& the_pool() {
+Pool* the_pool() {
   if (pool == nullptr) {
-    pool = new Pool;
+    void* const room = aligned_new(alignof(Pool), sizeof(Pool));
+    if (room == nullptr) return nullptr;
+    pool = new (room) Pool;
     static bool registered = false;
 #if !defined(_WIN32)
     if (!registered) registered = pthread_atfork(nullptr, nullptr, forget) == 0;
 #endif
   }
-  return *pool;
+  return pool;
 }
 
 }  // namespace
 
 // Run tasks first..last-1 of a table on `threads` threads. The first word of base 1 is the status: a task that sets it stops the run.
-// Returns that task's number, or -1.
+// Returns that task's number, -1, or NO_MEMORY where a kernel found none, whose results are not made.
 extern "C" int64_t gradlab_run(const Task* tasks, int64_t first, int64_t last, char** bases, int64_t wanted) {
   char* pointers[MAX_PLACES + 1];
-  int64_t taken;  // alone it takes from one range
-  Pool& mine = the_pool();
-  const bool parallel = wanted > 1 && !__atomic_test_and_set(&mine.busy, __ATOMIC_ACQUIRE);
-  const int threads = parallel ? mine.grow(int(wanted)) : 1;
+  int64_t missing[2], &taken = missing[1];  // alone it takes from one range
+  Pool* const mine = wanted > 1 ? the_pool() : nullptr;
+  const bool parallel = mine != nullptr && !__atomic_test_and_set(&mine->busy, __ATOMIC_ACQUIRE);
+  const int threads = parallel ? mine->grow(int(wanted)) : 1;
   const volatile int64_t* status = (const int64_t*)bases[1];
   int64_t stopped = -1;
   for (int64_t i = first; i < last; ++i) {
     const Task& task = tasks[i];
     for (int64_t j = 0; j < task.count; ++j) pointers[j] = bases[task.places[j].base] + task.places[j].offset;
-    if (threads > 1 && task.widest > 1) mine.go(task, pointers, threads);
-    else {
+    bool none;
+    if (threads > 1 && task.widest > 1) {
+      mine->go(task, pointers, threads);
+      none = mine->taken()[MISSING] != 0;
+    } else {
       pointers[TAKEN] = (char*)&taken;
-      taken = 0;
+      missing[0] = taken = 0;
       task.kernel(pointers, task.parameters, 0, 1);
+      none = missing[0] != 0;
+    }
+    if (none) {
+      stopped = NO_MEMORY;
+      break;
     }
     if (*status != 0) {
       stopped = i;
       break;
     }
   }
-  if (parallel) __atomic_clear(&mine.busy, __ATOMIC_RELEASE);
+  if (parallel) __atomic_clear(&mine->busy, __ATOMIC_RELEASE);
   return stopped;
 }
 

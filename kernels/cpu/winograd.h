@@ -39,16 +39,18 @@ struct Part {
 // Whether images can be read where they lie, whole vectors of channels at a time.
 inline bool readable(const Images& s) { return s.step[1] == 1 && s.c % L == 0 && s.step[3] > 0; }
 
-// A row of zeros, for what lies above and below of images.
+// A row of zeros, for what lies above and below of images. A kernel asks for as many as it will need before it begins.
 struct Zeros {
   float* memory = nullptr;
   int64_t size = 0;
-  ~Zeros() { std::free(memory); }
+  ~Zeros() { aligned_delete(memory); }
   const float* of(int64_t wanted) {
     if (wanted > size) {
-      std::free(memory);
+      aligned_delete(memory);
+      memory = (float*)aligned_new(64, sizeof(float) * size_t(wanted));
+      if (memory == nullptr) return size = 0, nullptr;
       size = wanted;
-      memory = (float*)std::calloc(size_t(size), sizeof(float));
+      std::memset(memory, 0, sizeof(float) * size_t(size));
     }
     return memory;
   }

@@ -206,6 +206,8 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
   const int64_t laid = lies ? 0 : (TALL * band + 2) * columns * wide, made = direct ? 0 : TALL * band * WIDE * width * across;
   const UntilTheEnd end(tile_scratch);
   float* from = (float*)tile_scratch.of(sizeof(float) * size_t(group * (laid + made) + PLACES * (in_place + out_place) + across));
+  if (from == nullptr) return no_memory(p);
+  if (zeros.of(lies ? x.w * x.step[3] + wide : columns * wide + wide) == nullptr) return no_memory(p);
   float *to = from + group * laid, *in = to + group * made, *out = over ? in : in + PLACES * in_place, *bias = out + PLACES * out_place;
   if (w[6]) {
     std::memset(bias, 0, sizeof(float) * size_t(across));

@@ -137,6 +137,9 @@ template <int TALL> inline void slope(char** p, const int64_t* v, int part, int 
   const int64_t laid = readable(x) ? 0 : (TALL * band + 2) * columns * widest, own_laid = readable(y) ? 0 : TALL * band * own_columns * own_widest;
   const UntilTheEnd end(tile_scratch);
   float* from = (float*)tile_scratch.of(sizeof(float) * size_t(group * (laid + own_laid) + PLACES * (in_place + slope_place + total_place)));
+  if (from == nullptr) return no_memory(p);
+  const auto longest = [](const Images& s, int64_t laid) { return s.w * s.step[3] > laid ? s.w * s.step[3] : laid; };  // of a row
+  if (zeros.of(longest(x, columns * widest) + longest(y, own_columns * own_widest) + widest + own_widest) == nullptr) return no_memory(p);
   float *own_from = from + group * laid, *in = own_from + group * own_laid, *out = in + PLACES * in_place, *total = out + PLACES * slope_place;
   const int64_t outer = up(y.c, some_outputs), inner = up(x.c, some_channels), row = up(x.c, L) * L;
   Pieces pieces(p, part, parts, blocks * outer * inner);

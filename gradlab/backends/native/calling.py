@@ -18,7 +18,7 @@ from gradlab.backends.native.lowering import Unsupported
 from gradlab.backends.native.tables import pointer_word
 from gradlab.backends.threads import COUNT, threads
 
-DONE, NO_ROOM, OTHER = -1, -2, -3  # what a call gives, as in row_call.h; other numbers are of the task that found a fault
+DONE, NO_ROOM, OTHER, NO_MEMORY = -1, -2, -3, -4  # what a call gives, as in row_call.h; other numbers are of the task that found a fault
 FASTCALL = 0x80  # METH_FASTCALL
 _API = ("PyLong_FromLong", "PyLong_AsVoidPtr", "PyTuple_GetItem", "PyEval_SaveThread", "PyEval_RestoreThread")
 

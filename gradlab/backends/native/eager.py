@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.native import ready
-from gradlab.backends.native.calling import DONE, NO_ROOM, Row, callable_of
+from gradlab.backends.native.calling import DONE, NO_MEMORY, NO_ROOM, Row, callable_of
 from gradlab.backends.native.general import elementwise, reductions
 from gradlab.backends.native.lowering import LOWER, WORTH, Lowering, TaskSpec, Unsupported
 from gradlab.backends.native.lowerings import families as families, movements
@@ -25,6 +25,7 @@ from gradlab.backends.native.thresholds import attached, switch_off
 from gradlab.call import Call, Value
 from gradlab.dispatch import remembered
 from gradlab.dtype import HALF
+from gradlab.named_errors import AllocationError
 from gradlab.op import NEVER, Op
 from gradlab.spec import Spec
 from gradlab.strides import dense_order, inverse_order, is_row_major
@@ -131,12 +132,15 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[An
         return None
     if plan is None:
         return None
+    fresh = outs is None
     if outs is None:
         outs = [np.empty(shape, dtype) if back is None else np.empty(shape, dtype).transpose(back) for shape, dtype, back in plan.made]
     stopped = plan.call(*[a for a in arrays if a is not None], *outs)
     if stopped != DONE:
-        if stopped == NO_ROOM:
+        if stopped == NO_ROOM or (stopped == NO_MEMORY and fresh):
             return None
+        if stopped == NO_MEMORY:  # what was there may be half written
+            raise AllocationError(f"{op.name}: there is no memory for what its kernel needs besides the result")
         op.quietly(*arrays, *outs, **params)  # an index lies outside: the row's own function says which
     return outs[0] if len(outs) == 1 else tuple(outs)
 

@@ -24,9 +24,6 @@ def ordered(call: Call, ctx: Lowering) -> list[TaskSpec]:
         raise Unsupported
     down = call.params["largest"] if call.op.name == "topk" else call.params["descending"]
     kind, own = storage(x.dtype), compute_type(x.dtype)
-    text = (
-        f"sorted<{kind}, {own}, {'true' if down else 'false'}>(({kind}*)p[0], (int64_t*)p[1], (const {kind}*)p[2], "
-        "v[0], v[1], v[2], v[3], part, parts);"
-    )
+    text = f"sorted<{kind}, {own}, {'true' if down else 'false'}>(p, v[0], v[1], v[2], v[3], part, parts);"
     most = min(outer * inner, widest(x.size * DEAR))
     return [*first, TaskSpec(kernel(ctx, HEADER, text), (outer, n, inner, k), (values, places, x), most)]

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.backends.native import compiler
+from gradlab.backends.native.calling import DONE, NO_MEMORY
 from gradlab.backends.native.lowering import LOWER, Lowering, TaskSpec, Unsupported
 from gradlab.backends.native.lowerings.loops import Loop, lower_loop, why_not_elementwise
 from gradlab.backends.native.lowerings.movements import copy
@@ -35,6 +36,7 @@ from gradlab.graph.executables.native.task_table import Table, kernels
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.memory_plan import arena
+from gradlab.named_errors import AllocationError
 
 
 class NativeExecutable:
@@ -250,7 +252,7 @@ class NativeExecutable:
                     i += 1
             if self._whole is not None and each is None:
                 stopped = self._step(self._whole_at)
-                if stopped >= 0:
+                if stopped != DONE:
                     self._fault(stopped)
                 if self.line.updates:
                     self._update_arguments(arrays)
@@ -272,7 +274,7 @@ class NativeExecutable:
     def _rows_of(self, first: int, last: int) -> None:
         """Run a part of the table."""
         stopped = self._run(self._table, first, last, self._bases_at, self._threads)
-        if stopped >= 0:
+        if stopped != DONE:
             self._fault(stopped)
 
     def _one_by_one(self, each: Each) -> None:
@@ -328,13 +330,15 @@ class NativeExecutable:
                 ids[i] = id(x)
                 i += 1
             stopped = self._step(self._whole_at)
-            if stopped >= 0:
+            if stopped != DONE:
                 self._fault(stopped)
             return True
 
     def _fault(self, task: int) -> None:
-        """A kernel met an index that lies outside: let the row's own function say which."""
+        """A kernel met an index that lies outside: let the row's own function say which. Or it found no memory to work in."""
         self._status[:] = 0
+        if task == NO_MEMORY:
+            raise AllocationError("compiled step: there is no memory for what a kernel needs besides its results")
         call = self._calls[task]
         assert call is not None
         for v in call.outputs:  # that of a part of a kernel has no place
