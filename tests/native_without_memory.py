@@ -1,7 +1,8 @@
 """The program of `test_native_memory.py`: native kernels for whose own use there is no memory. It runs under a library, loaded before all
 others, whose `posix_memalign` fails after as many calls as `let` says (-1: never); all work space of kernels comes from there.
 
-What it prints is a JSON list of lines: what was called, how often memory was refused, what came of it ("right", "MemoryError", or what else).
+What it prints is a JSON list of lines: what was called, how often memory was refused, what came of it ("right", "MemoryError", or what
+else).
 """
 
 import ctypes
