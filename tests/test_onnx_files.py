@@ -203,6 +203,18 @@ def test_host_values_on_a_gpu():
     np.testing.assert_allclose(loaded(gl.tensor(x).cuda()).detach().cpu().numpy(), both(model, x=x, sr=np.array(8000))[0], rtol=1e-5)
 
 
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize(("kind", "value"), [
+    ("Reshape", [3, 2]), ("Tile", [2, 1]), ("Expand", [2, 2, 3]), ("Unsqueeze", [1]), ("Pad", [0, 1, 1, 0]), ("Trilu", 1),
+])  # fmt: skip
+def test_sizes_that_are_inputs_on_a_gpu(kind, value):
+    """What is a plain number is brought to the host, wherever the input lies."""
+    model = built([make(kind, ["x", "n"], ["y"])], [typed("x", shape=[2, 3]), typed("n", INT64, list(np.shape(value)))], [typed("y")])
+    x, n = numbers(2, 3), np.array(value, np.int64)
+    got = gl.onnx.load(model, device="cuda")(gl.tensor(x).cuda(), gl.tensor(n).cuda())
+    np.testing.assert_allclose(got.cpu().numpy(), both(model, x=x, n=n)[0])
+
+
 @pytest.mark.parametrize(("mode", "how", "by"), [
     ("nearest", "asymmetric", "scales"), ("linear", "half_pixel", "scales"), ("cubic", "half_pixel", "scales"),
     ("nearest", "half_pixel", "sizes"), ("linear", "align_corners", "sizes"),
@@ -219,6 +231,28 @@ def test_images_of_open_sizes_are_resized(mode, how, by, tmp_path):
         stored = [tensor("two", [1, 1, 2, 2], np.int64), tensor("one", [0, 0, 1, 1], np.int64)]
     model = built(nodes, [typed("x", shape=["n", 2, "h", "w"])], [typed("y")], stored)
     everywhere(model, numbers(1, 2, 4, 5), tmp_path, {"x": {0: "n", 2: "h", 3: "w"}}, numbers(2, 2, 7, 3))
+
+
+@pytest.mark.parametrize("attributes", [
+    {"sampling_ratio": 2}, {"sampling_ratio": 3, "mode": "max"},
+    {"sampling_ratio": 1, "coordinate_transformation_mode": "output_half_pixel"},
+])  # fmt: skip
+def test_regions_of_images_in_programs(attributes, tmp_path):
+    """Any number of regions, whose places are computed: compiled, and exported again."""
+    node = make("RoiAlign", ["x", "rois", "at"], ["y"], output_height=2, output_width=3, spatial_scale=0.5, **attributes)
+    model = built([node], [typed("x", shape=[2, 3, 6, 7]), typed("rois", shape=["n", 4]), typed("at", INT64, ["n"])], [typed("y")])
+    loaded = gl.onnx.load(model)
+    compiled = gl.compile(loaded)
+    for count in (3, 3, 5):
+        x, corners = numbers(2, 3, 6, 7), np.abs(numbers(count, 2, seed=1)) * 4
+        rois = np.concatenate([corners, corners + np.abs(numbers(count, 2, seed=2)) * 6], 1)
+        feed = {"x": x, "rois": rois, "at": np.arange(count) % 2}
+        want = both(model, **feed)[0]
+        for run in (loaded, compiled):
+            np.testing.assert_allclose(run(*map(gl.tensor, feed.values())).numpy(), want, rtol=1e-4, atol=1e-5)
+    gl.onnx.export(loaded, tuple(map(gl.tensor, feed.values())), tmp_path / "again.onnx", dynamic={"rois": {0: "n"}, "at": {0: "n"}})
+    less = {k: v if k == "x" else v[:2] for k, v in feed.items()}
+    np.testing.assert_allclose(both(onnx.load(str(tmp_path / "again.onnx")), **less)[0], want[:2], rtol=1e-4, atol=1e-5)
 
 
 def test_long_chains_and_mean_pools(tmp_path):

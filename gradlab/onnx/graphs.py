@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.graph.staging.symbol import TraceError
 from gradlab.onnx.holders import NAMES, held
 from gradlab.onnx.hosts import HOST, OPEN, NotHere, settled
-from gradlab.onnx.importing import EXTRA, OPERATORS, Node, OnnxLoadError, Operator, on_host, texts, way_out
+from gradlab.onnx.importing import EXTRA, OPERATORS, Node, OnnxLoadError, Operator, on_host, read, texts, way_out
 from gradlab.onnx.packages import format_package
 from gradlab.tensor.tensor import Tensor
 
@@ -62,6 +63,8 @@ class Body:
         """Run one node: on the host where all that it is given is there."""
         operator = node.operator
         live = node.at(device, values)
+        if operator.host and device is not None and device.type != "cpu" and current().tracer is None:  # plain numbers that lie elsewhere
+            arguments = [read(live, a, "a number") if i in operator.host else a for i, a in enumerate(arguments)]
         try:
             if operator.always_host:
                 if any(type(a) is np.ndarray and a.dtype == object for a in arguments):

@@ -163,6 +163,8 @@ def roi_align(node: Node, x: Any, rois: Any, images: Any) -> Any:
     height, width = node.get("output_height", 1), node.get("output_width", 1)
     scale, ratio = node.get("spatial_scale", 1.0), node.get("sampling_ratio", 0)
     half = 0.5 if node.opset >= 16 and node.get("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 0.0
+    if ratio and isinstance(rois, gl.Tensor) and isinstance(images, gl.Tensor):
+        return _regions(node, x, rois * scale - half, images, ratio)
     boxes = np.asarray(read(node, rois, "how many samples a region has"), np.float64) * scale - half
     found = []
     for (x0, y0, x1, y1), image in zip(boxes, np.asarray(read(node, images, "which image")).tolist(), strict=True):
@@ -180,6 +182,36 @@ def roi_align(node: Node, x: Any, rois: Any, images: Any) -> Any:
             most = gl.stack(corners).amax(0)
             found.append(most.reshape(-1, height, rows, width, columns).amax((2, 4)))
     return gl.stack(found)
+
+
+def _regions(node: Node, x: Any, boxes: Any, images: Any, ratio: int) -> Any:
+    """Where each region has as many samples: all of them at once, by indices that are tensors."""
+    height, width = node.get("output_height", 1), node.get("output_width", 1)
+    least = 0.0 if node.opset >= 16 and node.get("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 1.0
+    start, end = boxes[:, :2], boxes[:, 2:]
+    size = end - start if least == 0 else gl.clamp(end - start, min=least)
+
+    def places(axis: int, count: int, n: int) -> list[tuple[Any, Any]]:
+        """[(index, weight)] of the pixel before and behind each sample, [regions, samples]; of weight 0 more than a pixel outside."""
+        steps = (gl.arange(count, device=x.device).to(boxes.dtype) + 0.5) / count
+        at = start[:, axis : axis + 1] + steps * size[:, axis : axis + 1]
+        inside = ((at >= -1) & (at <= n)).to(x.dtype)
+        at = gl.clamp(at, 0, n - 1)
+        low = gl.floor(at)
+        part = (at - low).to(x.dtype)
+        first = low.to(gl.int64)
+        return [(first, (1 - part) * inside), (gl.clamp(first + 1, max=n - 1), part * inside)]
+
+    image = images.to(gl.int64).reshape(-1, 1, 1)
+    parts = []
+    for row, above in places(1, height * ratio, x.shape[2]):
+        for column, left in places(0, width * ratio, x.shape[3]):
+            weight = (above.unsqueeze(2) * left.unsqueeze(1)).unsqueeze(-1)
+            parts.append(x.movedim(1, -1)[image, row.unsqueeze(2), column.unsqueeze(1)] * weight)  # [regions, rows, columns, channels]
+    average = node.get("mode", "avg") == "avg"
+    found = sum(parts[1:], parts[0]) if average else gl.stack(parts).amax(0)
+    found = found.reshape(-1, height, ratio, width, ratio, x.shape[1])
+    return (found.mean((2, 4)) if average else found.amax((2, 4))).movedim(-1, 1)
 
 
 def _corners(places: Any, n: int) -> tuple[Any, Any]:
