@@ -45,15 +45,16 @@ TUNING = {
 # Of these GNU's compiler makes code as fast at -O1, in half the time: their vectors, and what lies in registers, are written down.
 # Winograd's kernels and those behind a pooling lose a tenth to a half by it.
 SOONER = frozenset([
-    "batch_norm.cpp", "batch_norm_backward_chained.cpp", "batch_norm_chained.cpp", "direct_weight_gradient.cpp", "few_rows.cpp",
-    "gemm.cpp",
+    "attention.cpp", "attention_backward.cpp", "batch_norm.cpp", "batch_norm_backward_chained.cpp", "batch_norm_chained.cpp",
+    "direct_weight_gradient.cpp", "few_rows.cpp", "gemm.cpp",
 ])  # fmt: skip
 ALWAYS = ("thread_pool.cpp", "guards.cpp")  # what any program needs soon
-# The dearest to compile begin first.
+# The dearest to compile begin first: these, and generated texts that are long.
 DEAREST = (
     "gemm.cpp", "direct_weight_gradient.cpp", "direct.cpp", "winograd_weight_gradient.cpp", "winograd.cpp",
     "attention_backward.cpp", "attention.cpp",
 )  # fmt: skip
+AS_DEAR = 6e3  # characters of a text that take about as long as the cheapest of these
 
 
 def available() -> bool:
@@ -143,7 +144,7 @@ def job(text: str, file: str) -> Job:
     flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort, file))
     target = directory / f"{digest(content(source, *flags), processor())}.so"
     include = (f"-I{MINIMAL_STD}", f"-I{KERNELS}", f"-I{SHARED}")
-    cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / 1e6
+    cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / AS_DEAR
     return Job(target, (*flags, *include), str(KERNELS / file) if file else "", text, cost)
 
 

@@ -115,11 +115,11 @@ CLOSE = 1.005  # of the least possible size: good enough
 
 
 def plan_buffers(
-    moments: Sequence[Moment], specs: dict[int, Spec], to_the_end: Iterable[int] = (), rooms: Sequence[Room] = ()
+    moments: Sequence[Moment], specs: dict[int, Spec], to_the_end: Iterable[int] = (), rooms: Sequence[Room] = (), thorough: bool = True
 ) -> Plan:
     """Places for all values with a spec in `specs`: by best fit in the order of the moments, or the largest first, whichever needs less.
 
-    rooms: values lie there instead where that makes the arena smaller.
+    rooms: values lie there instead where that makes the arena smaller. thorough: whether the second way, which takes long, is tried at all.
     """
     last: dict[int, int] = {}
     for i, moment in enumerate(moments):
@@ -152,7 +152,7 @@ def plan_buffers(
         buffers = [b for b in buffers if b.numbers[0] not in plan.guests]
     plan.least = _least(buffers)
     plan.size = _in_order(buffers)
-    if plan.size > CLOSE * plan.least and len(buffers) <= MANY:
+    if thorough and plan.size > CLOSE * plan.least and len(buffers) <= MANY:
         plan.size = _by_size(buffers, plan.size, plan.least)
     plan.places = {number: holder.offset for number, holder in holders.items() if number not in plan.guests}
     return plan
@@ -165,7 +165,7 @@ def lodge(buffers: Sequence[_Buffer], rooms: Sequence[Room], moments: int) -> di
     for b in buffers:
         alive[b.start : b.end + 1] += b.size
     found: dict[_Buffer, int] = {}
-    inside: list[list[_Buffer]] = [[] for _ in rooms]
+    inside: list[list[_Placed]] = [[] for _ in rooms]
     waiting, by_size = list(buffers), sorted((room.size, i) for i, room in enumerate(rooms))
     while True:
         at = int(alive.argmax())
@@ -184,7 +184,7 @@ def lodge(buffers: Sequence[_Buffer], rooms: Sequence[Room], moments: int) -> di
             return found
         waiting.remove(b)
         b.offset = _low(b, inside[i])
-        bisect.insort(inside[i], b, key=lambda b: b.offset)
+        bisect.insort(inside[i], _placed(b))
         found[b] = i
         alive[b.start : b.end + 1] -= b.size
 
@@ -230,10 +230,10 @@ def _by_size(buffers: Sequence[_Buffer], size: int, least: int) -> int:
     best = [b.offset for b in buffers]
     order = sorted(buffers, key=lambda b: (-b.size, b.start))
     for _ in range(1 + min(ROUNDS, MANY * 8 // (len(buffers) + 1))):
-        placed: list[_Buffer] = []  # by offset
+        placed: list[_Placed] = []
         for b in order:
             b.offset = _low(b, placed)
-            bisect.insort(placed, b, key=lambda b: b.offset)
+            bisect.insort(placed, _placed(b))
         total = max(b.offset + b.size for b in buffers)
         if total < size:
             size, best = total, [b.offset for b in buffers]
@@ -248,14 +248,21 @@ def _by_size(buffers: Sequence[_Buffer], size: int, least: int) -> int:
     return size
 
 
-def _low(b: _Buffer, placed: Sequence[_Buffer]) -> int:
+_Placed = tuple[int, int, int, int]  # of a buffer that has its place: where it begins and ends in memory, and in time
+
+
+def _placed(b: _Buffer) -> _Placed:
+    return b.offset, b.offset + b.size, b.start, b.end
+
+
+def _low(b: _Buffer, placed: Sequence[_Placed]) -> int:
     """The lowest offset at which a buffer is beside all others that live at the same time; placed: by offset."""
-    at = 0
-    for other in placed:
-        if other.start <= b.end and b.start <= other.end:
-            if other.offset - at >= b.size:
+    at, size, born, dies = 0, b.size, b.start, b.end
+    for offset, top, start, end in placed:
+        if start <= dies and born <= end and top > at:
+            if offset - at >= size:
                 break
-            at = max(at, other.offset + other.size)
+            at = top
     return at
 
 

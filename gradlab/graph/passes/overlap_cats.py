@@ -23,15 +23,14 @@ def overlap_cats(graph: Graph) -> Graph:
     made = {v.id: i for i, c in enumerate(graph.calls) for v in c.outputs}
     at = {id(c): i for i, c in enumerate(graph.calls)}
     instead: dict[int, list[Call]] = {}
-    free = list(cats)
+    taken: set[int] = set()
     for first, second in itertools.combinations(cats, 2):
-        if first not in free or second not in free:
+        if id(first) in taken or id(second) in taken:
             continue
         parts = _together(first.inputs, second.inputs)
         if parts is None or any(made.get(x.id, -1) > at[id(first)] for x in parts):
             continue
-        free.remove(first)
-        free.remove(second)
+        taken |= {id(first), id(second)}
         whole = work.call(ops.movement.cat, parts, dict(first.params), first.position)
         for c in (first, second):
             start = sum(x.spec.shape[0] for x in parts[: _where(parts, c.inputs)])

@@ -58,7 +58,7 @@ class Later:
             calls.append(replace(c, inputs=tuple(self._now(x, i) for x in c.inputs)))
         self.work.calls = calls
         found = self.work.finish()
-        return found if peak(found) < peak(self.graph) else self.graph
+        return found if _smaller(found, self.graph) else self.graph
 
     def _now(self, x: Any, at: int) -> Any:
         if isinstance(x, Value) and x.id in self._again:
@@ -67,8 +67,17 @@ class Later:
         return x
 
 
-def peak(graph: Graph) -> int:
-    """Bytes of the arena in which the graph's intermediate values would lie, each call by itself, elementwise ones in place."""
+def _smaller(new: Graph, old: Graph) -> bool:
+    """Whether a graph's plan of memory needs less than another's. Mostly the plans that are made soon already tell."""
+    (new_least, new_most), (old_least, old_most) = peak(new, False), peak(old, False)
+    if new_most < old_least or new_least >= old_most:
+        return new_most < old_least
+    return peak(new)[1] < peak(old)[1]
+
+
+def peak(graph: Graph, thorough: bool = True) -> tuple[int, int]:
+    """The most bytes of the intermediate values that are alive at once, each call by itself, elementwise ones in place; and the bytes of an
+    arena for them all."""
     root: dict[int, int] = {}
     for c in graph.calls:
         for v in c.outputs:
@@ -80,4 +89,5 @@ def peak(graph: Graph) -> int:
         made = [v.id for v in c.outputs if root[v.id] == v.id]
         moments.append(Moment([root.get(x.id, x.id) for x in reads], made, {c.outputs[0].id: over}))
     specs = {v.id: v.spec for c in graph.calls for v in c.outputs if root[v.id] == v.id}
-    return plan_buffers(moments, specs, [root.get(v.id, v.id) for v in ends(graph)]).size
+    plan = plan_buffers(moments, specs, [root.get(v.id, v.id) for v in ends(graph)], thorough=thorough)
+    return plan.least, plan.size
