@@ -30,6 +30,11 @@ def is_dear(expression: str) -> bool:
     return _DEAR.search(expression) is not None
 
 
+def dropped_below(p: float) -> int:
+    """Dropout drops an element whose half word of random bits is below this, with probability p."""
+    return min(int(p * 2**32 + 0.5), 2**32 - 1) if p < 1 else 2**32
+
+
 class Reduction(NamedTuple):
     """A reduction over dimensions: each element is mapped by `load`, two partial results are merged by `combine` (of `a` and `b`),
     starting from `identity`; `finish` makes the result of the total `a` and the number of elements `n`.

@@ -78,9 +78,8 @@ def whole(op: Op) -> Callable[..., Any]:
         arrays = []
         common = None
         for t in given:
-            try:
-                array = t._array
-            except AttributeError:
+            array = getattr(t, "_array", None)
+            if array is None:
                 if type(t) is not int or common is None or common is BOOL:
                     return apply(op, given, {})
                 arrays.append(scalar(t, common))
@@ -184,6 +183,8 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
 
     def call(a: Any, b: Any) -> Any:
         mode = current()
+        if type(b) is float or type(b) is int or type(a) is float or type(a) is int:  # looked at first: an error takes a microsecond
+            return with_number(a, b, mode)
         try:
             x, y = a._array, b._array
         except AttributeError:

@@ -10,11 +10,14 @@ import numpy as np
 from gradlab.autograd import fast_elementwise, fast_rows, formulas, general
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.general import apply, created, finish, refresh, wrap
+from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, node_class
 from gradlab.op import Op
 from gradlab.spec import broadcast, broadcast_bool, gradient_of, product, same, same_bool
 
-__all__ = ["Differentiable", "adopt", "apply", "bind", "created", "finish", "operator", "refresh", "wrap"]
+__all__ = ["Differentiable", "adopt", "apply", "bind", "created", "finish", "operator", "refresh", "side_by_side", "unrecorded", "wrap"]
+
+SMALL, FEW = 1 << 14, 16  # elements of each array, and arrays, that NumPy joins as fast as a kernel does
 
 
 def adopt(tensor_class: type[Differentiable]) -> None:
@@ -36,6 +39,35 @@ def operator(op: Op, otherwise: Callable[..., Any] | None = None) -> Callable[..
         return fast_elementwise.matrix_product(op, op.node, otherwise, depth=1)
     make = fast_elementwise.unary if len(op.inputs) == 1 else fast_elementwise.binary
     return make(op, op.node, depth=1)
+
+
+def unrecorded(x: Any) -> Any:
+    """The NumPy array of a tensor on which nobody records, traces, batches or watches what is done: a function of several rows may then
+    compute on arrays, whose reshapes cost a tenth of a tensor's. None for all others."""
+    mode = current()
+    if mode.special or type(getattr(x, "_array", None)) is not np.ndarray or (mode.recording and x._edge is not None):
+        return None
+    if x._meta is not None:
+        refresh(x)
+    return x._array
+
+
+def side_by_side(tensors: Any, dim: Any) -> Any:
+    """`cat` of a few small arrays on which nobody looks, of one type, or None: NumPy's own call takes a third of the row's time there."""
+    if (type(tensors) is not list and type(tensors) is not tuple) or type(dim) is not int:
+        return None
+    arrays: list[Any] = []
+    for x in tensors:
+        array = unrecorded(x)
+        if array is None or array.size > SMALL or not array.flags.c_contiguous or (arrays and array.dtype is not arrays[0].dtype):
+            return None
+        arrays.append(array)
+    if not arrays or len(arrays) > FEW or not arrays[0].ndim or arrays[0].dtype.kind not in "fiub":
+        return None
+    try:
+        return wrap(np.concatenate(arrays, dim))
+    except (ValueError, IndexError, TypeError):  # said in our own words, or an empty one that is passed over
+        return None
 
 
 def _build(op: Op) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64, bfloat16, float16
-from gradlab.kernel import Kernel
+from gradlab.kernel import Kernel, dropped_below
 from gradlab.op import Op
 from gradlab.ops.random_cpu import box_muller, halves, raw, read_ahead, stream
 from gradlab.ops.sort_cpu import first_of, order_of
@@ -191,13 +191,8 @@ def like_first(x: Spec, state: Spec, **_: Any) -> Spec:
     return x
 
 
-def threshold(p: float) -> int:
-    """Half words below this are dropped."""
-    return min(int(p * 2**32 + 0.5), 2**32 - 1) if p < 1 else 2**32
-
-
 def dropout_cpu(x: Any, state: Any, y: Any, *, p: float, offset: int) -> None:
-    limit = threshold(p)
+    limit = dropped_below(p)
     if limit == 2**32:
         y.fill(0)
         return

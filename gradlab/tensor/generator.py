@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
 
-_WORD = (1 << 64) - 1
+_WORD, _SIGNED = (1 << 64) - 1, 1 << 63
 
 
 class Generator:
@@ -90,6 +90,8 @@ class Generator:
 
     def state_array(self) -> Any:
         """Seed and offset as rows take them: int64[2], a new array each time."""
+        if self._seed < _SIGNED and self._offset < _SIGNED:
+            return np.array((self._seed, self._offset), np.int64)
         return np.array([self._seed, self._offset], np.uint64).view(np.int64)
 
     def advance(self, words: int) -> int:

@@ -16,6 +16,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, bind, wrap
 from gradlab.device import Device, default_device
+from gradlab.dispatch import by_kernel
 from gradlab.dtype import (
     BOOL,
     COMPLEX,
@@ -34,6 +35,7 @@ from gradlab.dtype import (
     result_type,
 )  # fmt: skip
 from gradlab.named_errors import named_functions
+from gradlab.op import NEVER
 from gradlab.spec import broadcast_shapes, count, whole
 from gradlab.tensor import common_arguments
 from gradlab.tensor.complex import complex
@@ -69,6 +71,7 @@ def _words(kind: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return (size + 1) // 2 if kind == "uniform" and dtype != FLOAT64 else size
 
 
+LARGE = 1 << 15  # elements that threads share
 _KINDS = {kind: getattr(_rows, f"random_{kind}") for kind in ("uniform", "normal", "integers", "exponential", "permutation")}
 WHOLE = frozenset({"integers", "permutation"})
 _device = functools.lru_cache(maxsize=64)(Device)  # of a name
@@ -81,8 +84,13 @@ def make(
     if device.type == "cpu" and (dtype is FLOAT32 or dtype is FLOAT64 or (dtype is INT64 and kind in WHOLE)):
         source = undisturbed(generator)
         if source is not None:
-            y = np.empty(shape, dtype)
             row = _KINDS[kind]
+            if kind == "uniform" and prod(shape) >= LARGE and row.pays != NEVER:
+                made = by_kernel(row, (source.state_array(),), {"shape": shape, "dtype": dtype, "offset": 0, **params})
+                if made is not None:
+                    source.advance(_words(kind, shape, dtype))
+                    return wrap(made)
+            y = np.empty(shape, dtype)
             row.quietly((source._seed, source.advance(_words(kind, shape, dtype))), y, shape=shape, dtype=dtype, offset=0, **params)
             return wrap(y)
     if dtype in COMPLEX:

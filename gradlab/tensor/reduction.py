@@ -6,11 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy import logical_and
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
-from gradlab.autograd.record import bind
+from gradlab.autograd.record import bind, wrap
 from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, needs_floating
 from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import count, none, normalize_dim, normalize_dims
@@ -27,6 +28,7 @@ __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "l
 
 _rows = ops.reduction
 _sum, _mean, _amax, _amin, _all, _any = map(bind, (_rows.sum_, _rows.mean, _rows.amax, _rows.amin, _rows.all_, _rows.any_))
+_add, _sub, _exp, _log = map(bind, (ops.elementwise.add, ops.elementwise.sub, ops.elementwise.exp, ops.elementwise.log))
 _about_mean, _var = bind(_rows.about_mean), bind(_rows.var)
 _max, _min, _argmax, _argmin = map(bind, (_rows.max_, _rows.min_, _rows.argmax, _rows.argmin))
 Dims = Any  # None, int or tuple of int
@@ -313,14 +315,16 @@ def logsumexp(
     dims = _dims("logsumexp", input, dim)
     if input._array.dtype not in INEXACT:
         input = input.float()
-    if any_empty(input, dims):
+    if 0 in input._array.shape and any_empty(input, dims):
         return sum(input.exp(), dims, keepdim).log()
-    top = _amax(input.detach().real, dim=dims, keepdim=True)
-    if type(top._array) is np.ndarray and not current().special and np.isfinite(top._array).all():
-        found = sum((input - top).exp(), dims, True).log() + top
-    else:  # a total below 1 is that of nothing but -inf: it has no gradient
-        total: Any = sum((input - top.masked_fill(top.isinf(), 0)).exp(), dims, True)
-        found = (total.masked_fill(top == -math.inf, 1) if total.is_complex() else total.clamp(min=1)).log() + top
+    top = _amax((input if input._edge is None else input.detach()).real, dim=dims, keepdim=True)
+    if type(top._array) is np.ndarray and not current().special and logical_and.reduce(np.isfinite(top._array), None):
+        found: Any = _log(_sum(_exp(_sub(input, top)), dim=dims, keepdim=keepdim))
+        made: Tensor = _add(found, top if keepdim else wrap(top._array.reshape(found._array.shape)))
+        return made
+    # A total below 1 is that of nothing but -inf: it has no gradient.
+    total: Any = sum((input - top.masked_fill(top.isinf(), 0)).exp(), dims, True)
+    found = (total.masked_fill(top == -math.inf, 1) if total.is_complex() else total.clamp(min=1)).log() + top
     return found if keepdim or not dims else found.squeeze(dims)
 
 

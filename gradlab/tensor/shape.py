@@ -10,7 +10,7 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import bind
+from gradlab.autograd.record import bind, side_by_side
 from gradlab.dtype import result_type
 from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import DimensionError, NoInteger, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims, whole
@@ -265,8 +265,7 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
 def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
     if isinstance(tensors, Differentiable):
         raise TypeError(f"{name}: a tuple or list of tensors, not one tensor; tensor.unbind() gives its rows")
-    found = list(tensors)
-    if not found:
+    if not (found := list(tensors)):
         raise ValueError(f"{name}: expected at least one tensor, got none")
     for i, tensor in enumerate(found):
         if not isinstance(tensor, Differentiable):
@@ -287,9 +286,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any =
     """
     try:
         dim = dim if axis is None else either("cat", dim, 0, axis)
+        small: Tensor | None = side_by_side(tensors, dim) if out is None else None
+        if small is not None:
+            return small
         found = _listed("cat", tensors)
-        ranks = [len(x._array.shape) for x in found]
-        rank = max(ranks)
+        rank = max(ranks := [len(x._array.shape) for x in found])
         if rank == 0:
             raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
         if rank > 1 and 1 in ranks:

@@ -35,6 +35,7 @@ ROWS = {
     **dict.fromkeys(("lstm_sequence_backward", "gru_sequence_backward", "rnn_sequence_backward"), 1),
     **dict.fromkeys(("matmul", "linear"), 1 << 14),
     **dict.fromkeys(("quantized_linear", "quantized_linear4", "quantized_convolution"), 1),
+    **dict.fromkeys(("dropout", "bernoulli", "random_uniform"), 1),
     **dict.fromkeys(("cat", "flip"), 1),
     **dict.fromkeys(("pad", "slice_backward", "slice_scatter"), 1 << 10),
     **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1),
@@ -46,7 +47,7 @@ LEFT = frozenset({"bce", "cast", "complex", "conj", "complex_abs", "complex_sgn"
 
 def threshold(op: Op) -> int:
     """That of a row; NEVER where it has no kernel that pays."""
-    if op.view or op.dynamic or op.foreign or op.varying or op.name in LEFT or not op.inputs:
+    if op.view or op.dynamic or op.foreign or op.name in LEFT or not op.inputs:
         return NEVER
     if isinstance(op.cuda, Elementwise) and op.name not in ROWS:
         if isinstance(op.cpu, np.ufunc):

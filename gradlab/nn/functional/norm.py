@@ -14,7 +14,7 @@ from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import Mode, current, no_grad, recomputing
-from gradlab.autograd.record import bind
+from gradlab.autograd.record import bind, unrecorded, wrap
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.named_errors import named_functions
 from gradlab.quiet import quietly
@@ -197,12 +197,19 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
         raise RuntimeError(f"group_norm: the input has the shape (N, C, *), not {shape}")
     if num_groups <= 0 or shape[1] % num_groups:
         raise RuntimeError(f"group_norm: the {shape[1]} channels of shape {shape} do not divide into {num_groups} groups")
-    _expect("group_norm", "weight", weight, shape[1])
-    _expect("group_norm", "bias", bias, shape[1])
+    if weight is not None or bias is not None:
+        _expect("group_norm", "weight", weight, shape[1])
+        _expect("group_norm", "bias", bias, shape[1])
     size = count(shape[1:]) // num_groups
     if shape[0] * size == 1:
         raise ValueError(f"group_norm: expected more than 1 value for each group, got input of shape {shape} in {num_groups} groups")
-    y = _layer_norm(input.reshape((shape[0] * num_groups, size)), None, None, k=1, eps=float(eps))[0]
+    rows = (shape[0] * num_groups, size)
+    array = unrecorded(input)
+    if array is not None and array.flags.c_contiguous:
+        y: Tensor = _layer_norm(wrap(array.reshape(rows)), None, None, k=1, eps=float(eps))[0]
+        y._array = y._array.reshape(shape)
+        return y if weight is None and bias is None else _affine(y, weight, bias)
+    y = _layer_norm(input.reshape(rows), None, None, k=1, eps=float(eps))[0]
     return _affine(followed(y.reshape(shape), input), weight, bias)
 
 

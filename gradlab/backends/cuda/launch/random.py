@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import THREADS, Work
 from gradlab.dtype import FLOAT64, FLOATING
+from gradlab.kernel import dropped_below
 
 
 def _each(work: Work, function: Any, count: int, per_thread: int, *values: Any) -> None:
@@ -61,7 +62,7 @@ def exponential(work: Work, inputs: list[Any], outputs: list[Any], params: dict[
 
 def dropout(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x, state), (y,), p = inputs, outputs, params["p"]
-    limit = min(int(p * 2**32 + 0.5), 2**32 - 1) if p < 1 else 2**32  # as the CPU's `threshold`
+    limit = dropped_below(p)
     scale = np.float64(1 / (1 - p) if p < 1 else 0)
     x = work.contiguous(x)
     function = work.kernel("random.cu", "dropout", y.dtype, work.pointer(x) % 16 == 0)

@@ -14,6 +14,7 @@ from gradlab.backends.native.lowerings import (
     pooling as pooling,
     products as products,
     quantized as quantized,
+    random_numbers as random_numbers,
     reductions as reductions,
     rowwise as rowwise,
     sequences as sequences,
@@ -22,5 +23,5 @@ from gradlab.backends.native.lowerings import (
 
 __all__ = [
     "attention", "batch_norm", "conv", "conv_weight_gradient", "gru", "indexing", "lines", "movements", "optimizers", "optimizers_rare",
-    "pooling", "products", "quantized", "reductions", "rowwise", "sequences", "sorting",
+    "pooling", "products", "quantized", "random_numbers", "reductions", "rowwise", "sequences", "sorting",
 ]  # fmt: skip

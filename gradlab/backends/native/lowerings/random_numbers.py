@@ -10,9 +10,9 @@ from gradlab.backends.native.lowerings.lines import kernel
 from gradlab.backends.native.lowerings.loops import storage
 from gradlab.backends.native.lowerings.movements import fill, packed
 from gradlab.backends.native.place import Place
+from gradlab.call import Call
 from gradlab.dtype import FLOAT32, FLOAT64
-from gradlab.graph.ir.graph import Call
-from gradlab.ops.random import threshold
+from gradlab.kernel import dropped_below
 
 HEADER = '#include "random.h"\n'
 DEAR = 6  # simple operations that an element's bits cost
@@ -30,7 +30,7 @@ def dropout(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """x / (1 - p), or 0."""
     y, state = ctx.place(call.outputs[0]), _state(call, ctx, 1)
     p = call.params["p"]
-    limit = threshold(p)
+    limit = dropped_below(p)
     if not y.contiguous or y.dtype not in (FLOAT32, FLOAT64):
         raise Unsupported
     if limit == 2**32 or y.size == 0:
