@@ -88,4 +88,54 @@ __device__ __forceinline__ int address(const Planes& p, const Spot& a, const Spo
     return static_cast<unsigned>(y) < static_cast<unsigned>(p.size[0]) && static_cast<unsigned>(x) < static_cast<unsigned>(p.size[1]) ? offset : -1;
 }
 
+// Which places a tile's elements of the gathered array have: of the next numbers of the sum `spots`, in two buffers, and of the tile's columns
+// (for dw its rows) in each thread its `own`, or where these are gathered one by one `columns`.
+template <int Mode, int BN, int BK, int THREADS, int CHUNKS, int NC, bool Last>
+struct Gathered {
+    static constexpr bool Weight = Mode == WEIGHT, Turned = Weight != Last;  // whether the tile's rows are columns, which are gathered one by one
+    static constexpr int ACROSS = (Turned ? BK : BN) / NC;  // pieces of 16 bytes in a row of the tile
+    struct Shared {
+        Spot spots[2][BK], columns[Weight && !Last ? BN : 1];
+    };
+    const Planes& p;
+    Shared& shared;
+    const int end, own_n, own_k;  // of the gathered elements: the column, for dw the row
+    Spot own[CHUNKS];
+
+    __device__ __forceinline__ Gathered(const Planes& p_, Shared& shared_, int column0, int end_)
+        : p(p_), shared(shared_), end(end_), own_n(threadIdx.x % BN), own_k(threadIdx.x % BK) {
+#pragma unroll
+        for (int t = 0; t < CHUNKS; ++t) {
+            if (Weight) {
+                const int n = column0 + threadIdx.x % ACROSS * NC;
+                own[t] = Last && n < p.n ? spot_of_place<Mode, true>(p, n) : nowhere();
+            } else {
+                const int n = column0 + (Last ? (threadIdx.x + t * THREADS) / ACROSS : own_n);
+                own[t] = n < p.n ? spot_of_position<Mode>(p, n) : nowhere();
+            }
+        }
+        if (Weight && !Last)
+            for (int i = threadIdx.x; i < BN; i += THREADS)
+                shared.columns[i] = column0 + i < p.n ? spot_of_place<Mode, false>(p, column0 + i) : nowhere();
+    }
+    // The numbers of the sum from k0 on, into a buffer.
+    __device__ __forceinline__ void describe(int k0, int buffer) const {
+        if (threadIdx.x >= BK) return;
+        const int k = k0 + threadIdx.x;
+        shared.spots[buffer][threadIdx.x] = k >= end ? nowhere() : Weight ? spot_of_position<Mode>(p, k) : spot_of_place<Mode, Last>(p, k);
+    }
+    // Where the thread's piece t, number `number` of the tile, lies, or -1.
+    __device__ __forceinline__ int of_piece(int buffer, int number, int t) const {
+        return address<Mode>(p, shared.spots[buffer][Weight ? number / ACROSS : number % ACROSS * NC], own[t]);
+    }
+    // The same of a single element, beside what the thread's have in common.
+    __device__ __forceinline__ Spot common(int buffer) const { return Weight ? shared.spots[buffer][own_k] : own[0]; }
+    __device__ __forceinline__ int of_element(int buffer, int number, const Spot& common) const {
+        return address<Mode>(p, Weight ? shared.columns[number / BK] : shared.spots[buffer][number / BN], common);
+    }
+    // Its place in a tile whose rows are LB apart.
+    template <int LB>
+    __device__ __forceinline__ int cell(int number) const { return Weight ? number / BK * LB + own_k : number / BN * LB + own_n; }
+};
+
 }  // namespace gradlab

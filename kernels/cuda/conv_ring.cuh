@@ -18,13 +18,13 @@ __device__ __forceinline__ void convolve_ring(const S* __restrict__ first, const
     constexpr int BK = Engine::BK, NC = 16 / sizeof(S), THREADS = threads_of_ring<BM, BN>(), LA = BK + Engine::PAD;
     constexpr int LB = Turned ? BK + Engine::PAD : BN + 8, ROWS = Turned ? BN : BK;
     constexpr int A_CHUNKS = BM * 4 / THREADS, EACH = BN * BK / THREADS, B_CHUNKS = Last ? EACH / NC : 1;
-    constexpr int ACROSS = (Turned ? BK : BN) / NC;  // pieces of 16 bytes in a row of the tile
+    constexpr int ACROSS = (Turned ? BK : BN) / NC;
     constexpr int A_CELLS = BM * LA, STAGE = A_CELLS + ROWS * LB;
     static_assert(A_CHUNKS * THREADS == BM * 4 && THREADS % ACROSS == 0 && THREADS % BK == 0 && (Last || THREADS % BN == 0 || Weight), "");
     static_assert(Last || sizeof(S) == 4, "cp.async copies 4 bytes at least");
     __shared__ alignas(16) S tiles[Stages * STAGE];
-    __shared__ Spot spots[2][BK];
-    __shared__ Spot columns[Weight && !Last ? BN : 1];
+    typedef Gathered<Mode, BN, BK, THREADS, B_CHUNKS, NC, Last> Places;
+    __shared__ typename Places::Shared shared;
 
     const unsigned across = static_cast<unsigned>((p.n + BN - 1) / BN), tile_row = blockIdx.x / across;
     const int row0 = static_cast<int>(tile_row) * BM, column0 = static_cast<int>(blockIdx.x - tile_row * across) * BN;
@@ -32,25 +32,7 @@ __device__ __forceinline__ void convolve_ring(const S* __restrict__ first, const
     first += static_cast<int64>(blockIdx.y) * p.first_group;
     second += static_cast<int64>(blockIdx.y) * p.gathered_group;
 
-    const int own_n = threadIdx.x % BN, own_k = threadIdx.x % BK;  // of the gathered elements: the column, for dw the row
-    Spot own[B_CHUNKS];
-#pragma unroll
-    for (int t = 0; t < B_CHUNKS; ++t) {
-        if (Weight) {
-            const int n = column0 + threadIdx.x % ACROSS * NC;
-            own[t] = Last && n < p.n ? spot_of_place<Mode, true>(p, n) : nowhere();
-        } else {
-            const int n = column0 + (Last ? (threadIdx.x + t * THREADS) / ACROSS : own_n);
-            own[t] = n < p.n ? spot_of_position<Mode>(p, n) : nowhere();
-        }
-    }
-    if (Weight && !Last)
-        for (int i = threadIdx.x; i < BN; i += THREADS) columns[i] = column0 + i < p.n ? spot_of_place<Mode, false>(p, column0 + i) : nowhere();
-    auto describe = [&](int k0, int buffer) {
-        if (threadIdx.x >= BK) return;
-        const int k = k0 + threadIdx.x;
-        spots[buffer][threadIdx.x] = k >= end ? nowhere() : Weight ? spot_of_position<Mode>(p, k) : spot_of_place<Mode, Last>(p, k);
-    };
+    Places places(p, shared, column0, end);
     auto along = [&](int k) {  // where number k of a row of `first` lies
         if (!Weight) return static_cast<int64>(k);
         const unsigned all = p.positions[0] * p.positions[1], image = static_cast<unsigned>(k) / all;
@@ -80,16 +62,16 @@ __device__ __forceinline__ void convolve_ring(const S* __restrict__ first, const
 #pragma unroll
             for (int t = 0; t < B_CHUNKS; ++t) {
                 const int number = threadIdx.x + t * THREADS;
-                const int at = address<Mode>(p, spots[buffer][Weight ? number / ACROSS : number % ACROSS * NC], own[t]);
+                const int at = places.of_piece(buffer, number, t);
                 copy_ahead<16>(b_tile + number / ACROSS * LB + number % ACROSS * NC, second + (at < 0 ? 0 : at), at >= 0);
             }
         } else {
-            const Spot turned = Weight ? spots[buffer][own_k] : own[0];
+            const Spot common = places.common(buffer);
 #pragma unroll
             for (int t = 0; t < EACH; ++t) {
                 const int number = threadIdx.x + t * THREADS;
-                const int at = address<Mode>(p, Weight ? columns[number / BK] : spots[buffer][number / BN], turned);
-                copy_ahead<4>(b_tile + (Weight ? number / BK * LB + own_k : number / BN * LB + own_n), second + (at < 0 ? 0 : at), at >= 0);
+                const int at = places.of_element(buffer, number, common);
+                copy_ahead<4>(b_tile + places.template cell<LB>(number), second + (at < 0 ? 0 : at), at >= 0);
             }
         }
     };
@@ -104,7 +86,7 @@ __device__ __forceinline__ void convolve_ring(const S* __restrict__ first, const
 
     const int warp = threadIdx.x >> 5, warp_row = warp / (BN / 32) * 32, warp_column = warp % (BN / 32) * 32;
     constexpr int AHEAD = (Stages - 1) * BK;
-    describe(begin, 0);
+    places.describe(begin, 0);
     S *present = tiles, *coming = tiles;
     int buffer = 0;
 #pragma unroll 1
@@ -113,7 +95,7 @@ __device__ __forceinline__ void convolve_ring(const S* __restrict__ first, const
         __syncthreads();  // the tiles and the spots are there, and what was multiplied in the last turn is no longer read
         if (k0 + AHEAD < end) fetch(k0 + AHEAD, coming, buffer);
         end_of_group();
-        describe(k0 + AHEAD + BK, buffer ^ 1);
+        places.describe(k0 + AHEAD + BK, buffer ^ 1);
         coming = coming == tiles + (Stages - 1) * STAGE ? tiles : coming + STAGE;
         if (k0 < begin) continue;
         const S* const b_tile = present + A_CELLS;

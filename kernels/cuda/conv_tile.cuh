@@ -184,15 +184,15 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
                                               Out* __restrict__ result, Out* __restrict__ sums, const Planes& p, int share, int64 part) {
     typedef typename Engine::T T;
     typedef typename Engine::Cell Cell;
-    constexpr bool Weight = Mode == WEIGHT, Turned = Weight != Last;  // the tile's rows lie along the columns where these are gathered one by one
+    constexpr bool Weight = Mode == WEIGHT, Turned = Weight != Last;
     constexpr int BN = 64, BK = Engine::BK, NC = 16 / sizeof(Cell), THREADS = 2 * BM, LA = BK + Engine::PAD;
     constexpr int LB = Turned ? BK + Engine::PAD : BN + (sizeof(Cell) == 2 ? 8 : 16 / static_cast<int>(sizeof(Cell)) * 2), ROWS = Turned ? BN : BK;
     constexpr int EACH = BN * BK / THREADS, CHUNKS = Last ? EACH / NC : 1;
-    constexpr int ACROSS = (Turned ? BK : BN) / NC;  // pieces of 16 bytes in a row of the tile
+    constexpr int ACROSS = (Turned ? BK : BN) / NC;
     __shared__ alignas(16) Cell a_tile[2][BM * LA];
     __shared__ alignas(16) Cell b_tile[2][ROWS * LB];
-    __shared__ Spot spots[2][BK];
-    __shared__ Spot columns[Weight && !Last ? BN : 1];
+    typedef Gathered<Mode, BN, BK, THREADS, CHUNKS, NC, Last> Places;
+    __shared__ typename Places::Shared shared;
 
     const unsigned tiles = static_cast<unsigned>((p.n + BN - 1) / BN), tile_row = blockIdx.x / tiles;
     const int row0 = static_cast<int>(tile_row) * BM, column0 = static_cast<int>(blockIdx.x - tile_row * tiles) * BN, group = blockIdx.y;
@@ -200,25 +200,7 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
     first += static_cast<int64>(group) * p.first_group;
     second += static_cast<int64>(group) * p.gathered_group;
 
-    const int own_n = threadIdx.x % BN, own_k = threadIdx.x % BK;  // of the gathered elements: the column, for dw the row
-    Spot own[CHUNKS];
-#pragma unroll
-    for (int t = 0; t < CHUNKS; ++t) {
-        if (Weight) {
-            const int n = column0 + threadIdx.x % ACROSS * NC;
-            own[t] = Last && n < p.n ? spot_of_place<Mode, true>(p, n) : nowhere();
-        } else {
-            const int n = column0 + (Last ? (threadIdx.x + t * THREADS) / ACROSS : own_n);
-            own[t] = n < p.n ? spot_of_position<Mode>(p, n) : nowhere();
-        }
-    }
-    if (Weight && !Last)
-        for (int i = threadIdx.x; i < BN; i += THREADS) columns[i] = column0 + i < p.n ? spot_of_place<Mode, false>(p, column0 + i) : nowhere();
-    auto describe = [&](int k0, int buffer) {
-        if (threadIdx.x >= BK) return;
-        const int k = k0 + threadIdx.x;
-        spots[buffer][threadIdx.x] = k >= end ? nowhere() : Weight ? spot_of_position<Mode>(p, k) : spot_of_place<Mode, Last>(p, k);
-    };
+    Places places(p, shared, column0, end);
 
     Pack<S, NC> a_next[2];
     S b_next[EACH];
@@ -251,7 +233,7 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
 #pragma unroll
             for (int t = 0; t < CHUNKS; ++t) {
                 const int number = threadIdx.x + t * THREADS;
-                const int at = address<Mode>(p, spots[buffer][Weight ? number / ACROSS : number % ACROSS * NC], own[t]);
+                const int at = places.of_piece(buffer, number, t);
                 Pack<S, NC> found;
 #pragma unroll
                 for (int e = 0; e < NC; ++e) found.item[e] = S(0.0f);
@@ -260,11 +242,11 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
                 for (int e = 0; e < NC; ++e) b_next[t * NC + e] = found.item[e];
             }
         } else {
-            const Spot turned = Weight ? spots[buffer][own_k] : own[0];
+            const Spot common = places.common(buffer);
 #pragma unroll
             for (int t = 0; t < EACH; ++t) {
                 const int number = threadIdx.x + t * THREADS;
-                const int at = address<Mode>(p, Weight ? columns[number / BK] : spots[buffer][number / BN], turned);
+                const int at = places.of_element(buffer, number, common);
                 b_next[t] = at < 0 ? S(0.0f) : second[at];
             }
         }
@@ -290,7 +272,7 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
 #pragma unroll
             for (int t = 0; t < EACH; ++t) {
                 const int number = threadIdx.x + t * THREADS;
-                b_tile[stage][Weight ? number / BK * LB + own_k : number / BN * LB + own_n] = Engine::cell(b_next[t]);
+                b_tile[stage][places.template cell<LB>(number)] = Engine::cell(b_next[t]);
             }
         }
     };
@@ -305,11 +287,11 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
 
     const int warp = threadIdx.x >> 5, warp_row = warp / 2 * 32, warp_column = warp % 2 * 32;
     if (begin < end) {
-        describe(begin, 0);
+        places.describe(begin, 0);
         __syncthreads();
         load_next(begin, 0);
         store_next(0);
-        describe(begin + BK, 1);
+        places.describe(begin + BK, 1);
         __syncthreads();
         int stage = 0;
         for (int k0 = begin; k0 < end; k0 += BK, stage ^= 1) {
@@ -318,7 +300,7 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
             Engine::template multiply<Turned>(&a_tile[stage][warp_row * LA], LA, &b_tile[stage][Turned ? warp_column * LB : warp_column], LB, sum);
             if (more) {
                 store_next(stage ^ 1);
-                describe(k0 + 2 * BK, stage);
+                places.describe(k0 + 2 * BK, stage);
             }
             __syncthreads();
         }
