@@ -61,6 +61,12 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return tuple(out)
 
 
+def expect_shape(what: str, found: Spec | None, shape: tuple[int, ...]) -> None:
+    """Raises ShapeError unless an operand, where it is given, has this shape: what a rule takes, kernels read without another look."""
+    if found is not None and found.shape != shape:
+        raise ShapeError(f"{what} has shape {found.shape}, expected {shape}")
+
+
 def same(x: Spec, **_: Any) -> Spec:
     """Rule: the output is like the one input."""
     return x

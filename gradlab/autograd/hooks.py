@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradlab.autograd.base import Differentiable
+
 next_key = itertools.count().__next__  # a key is never used again, so that a handle removes its own hook only
 
 
@@ -73,3 +75,26 @@ def hooks_of(node: Any) -> Hooks:
     if node.hooks is None:
         node.hooks = Hooks()
     return node.hooks
+
+
+def replaced(changed: Any, old: Sequence[Any], what: str) -> tuple[Any, ...]:
+    """The gradients that a hook returned in place of several: as many as it was given, each None or what `checked` lets pass."""
+    parts = tuple(changed) if isinstance(changed, (tuple, list)) else (changed,)
+    if len(parts) != len(old):
+        raise RuntimeError(f"{what}: returned {len(parts)} gradients in place of {len(old)}")
+    return tuple([None if part is None else checked(part, like, what) for part, like in zip(parts, old, strict=True)])
+
+
+def checked(gradient: Any, like: Any, what: str = "tensor hook") -> Any:
+    """The gradient that a hook returned: a tensor of the shape, dtype and device of the one that it was given."""
+    if not isinstance(gradient, Differentiable):
+        raise TypeError(f"{what}: returned a {type(gradient).__name__}; return a tensor, or None to leave the gradient as it is")
+    if like is None:
+        raise RuntimeError(f"{what}: returned a tensor in place of a gradient that is None; leave it None")
+    found: Any = gradient
+    for kind, got, wanted in (
+        ("shape", found._array.shape, like._array.shape), ("dtype", found.dtype, like.dtype), ("device", found.device, like.device),
+    ):  # fmt: skip
+        if got != wanted:
+            raise RuntimeError(f"{what}: returned {kind} {got}, but the gradient has {kind} {wanted}")
+    return gradient

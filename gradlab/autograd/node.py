@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gradlab import call_site
 from gradlab.autograd.base import LEAF, Differentiable, Version, meta_of
-from gradlab.autograd.hooks import Hooks, RemovableHandle, add_hook, hooks_of
+from gradlab.autograd.hooks import Hooks, RemovableHandle, add_hook, hooks_of, replaced
 from gradlab.op import Op
 
 next_sequence = itertools.count(1).__next__
@@ -141,7 +141,7 @@ class AccumulateGrad:
 
         def on_gradient(gradient: Any) -> Any:
             changed = fn((gradient,))
-            return changed[0] if isinstance(changed, (tuple, list)) else changed
+            return None if changed is None else replaced(changed, (gradient,), "pre-hook of AccumulateGrad")[0]
 
         meta = meta_of(self.variable)
         meta.hooks = {} if meta.hooks is None else meta.hooks

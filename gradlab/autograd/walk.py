@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from weakref import ReferenceType
 
 from gradlab.autograd.base import LEAF, Differentiable, Place
-from gradlab.autograd.hooks import Sight
+from gradlab.autograd.hooks import Sight, checked, replaced
 from gradlab.autograd.mode import current, users_code
 from gradlab.autograd.node import AccumulateGrad, Node
 from gradlab.autograd.rounding import Sum
@@ -200,9 +200,11 @@ class Walk:
                         gradient = _before(node, gradient)
                     if observer is not None:
                         observer.node = node  # on whose behalf the next operations run
-                    found = node.back(gradient)
-                    if node.hooks is not None:
-                        found = _after(node, found, gradient)
+                    if node.hooks is None:
+                        found = node.back(gradient)
+                    else:  # of no gradient at all, which a pre-hook may leave, nothing is taken
+                        nothing = gradient is None or (node.count > 1 and all(part is None for part in gradient))
+                        found = _after(node, [None] * len(node.edges) if nothing else node.back(gradient), gradient)
                     if not retain:
                         node.saved = None
                     successor = None
@@ -294,7 +296,7 @@ def _before(node: Node, gradient: Any) -> Any:
         for hook in list(hooks.before.values()):
             changed = hook(parts)
             if changed is not None:
-                parts = replaced(changed, parts, "pre-hook", node)
+                parts = replaced(changed, parts, f"pre-hook of {node.name()}")
     return list(parts) if node.count > 1 else parts[0]
 
 
@@ -307,22 +309,5 @@ def _after(node: Node, found: Any, gradient: Any) -> Any:
         for hook in list(hooks.after.values()):
             changed = hook(tuple(found), given)
             if changed is not None:
-                found = replaced(changed, found, "hook", node)
+                found = replaced(changed, found, f"hook of {node.name()}")
     return found
-
-
-def replaced(changed: Any, old: Sequence[Any], what: str, node: Node) -> tuple[Any, ...]:
-    """The gradients that a node's hook returned: as many as it was given."""
-    parts = tuple(changed) if isinstance(changed, (tuple, list)) else (changed,)
-    if len(parts) != len(old):
-        raise RuntimeError(f"{what} of {node.name()}: returned {len(parts)} gradients in place of {len(old)}")
-    return parts
-
-
-def checked(gradient: Any, like: Any) -> Any:
-    """The gradient that a tensor's hook returned: same kind, same shape."""
-    if not isinstance(gradient, Differentiable):
-        raise TypeError(f"tensor hook: returned a {type(gradient).__name__}; return a tensor, or None to leave the gradient as it is")
-    if gradient._array.shape != like._array.shape:
-        raise RuntimeError(f"tensor hook: returned shape {gradient._array.shape}, but the gradient has shape {like._array.shape}")
-    return gradient

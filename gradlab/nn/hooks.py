@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradlab.autograd.base import meta_of, version_of
-from gradlab.autograd.hooks import RemovableHandle, next_key
+from gradlab.autograd.hooks import RemovableHandle, next_key, replaced
 from gradlab.autograd.mode import current, users_code
 from gradlab.nn.multi_output_node import joined
 from gradlab.tensor import Tensor
@@ -214,7 +214,7 @@ class _Boundary:
             for hook in self.hooks:
                 changed = hook(self.module, grad_input, self.grad_output)
                 if changed is not None:
-                    grad_input = _same_length("grad_input", changed, grad_input)
+                    grad_input = replaced(changed, grad_input, f"backward hook of {type(self.module).__name__}")
         self.grad_output = None
         return grad_input
 
@@ -237,7 +237,7 @@ class _Boundary:
                 for hook in self.pre_hooks:
                     changed = hook(self.module, grad_output)
                     if changed is not None:
-                        grad_output = _same_length("grad_output", changed, grad_output)
+                        grad_output = replaced(changed, grad_output, f"backward pre-hook of {type(self.module).__name__}")
             self.grad_output = grad_output
             if not self.gated:
                 self._run((None,) * self.arity)
@@ -248,10 +248,3 @@ class _Boundary:
         if single:
             return values[0]
         return type(result)(*values) if hasattr(result, "_fields") else type(result)(values)
-
-
-def _same_length(what: str, changed: Any, old: tuple[Any, ...]) -> tuple[Any, ...]:
-    found = changed if isinstance(changed, tuple) else (changed,)
-    if len(found) != len(old):
-        raise RuntimeError(f"a backward hook returned {len(found)} gradients in place of {what}, which has {len(old)}")
-    return found

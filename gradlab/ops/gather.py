@@ -14,7 +14,7 @@ from gradlab.dtype import COMPLEX, FLOAT32, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.indexing import add_flat, in_range
-from gradlab.spec import ShapeError, Spec, cached_sizes, count
+from gradlab.spec import ShapeError, Spec, cached_sizes, count, expect_shape
 
 FEW = 1 << 12  # elements of an index of which what is found once is kept
 
@@ -92,7 +92,14 @@ def gather_backward_cpu(dy: Any, index: Any, y: Any, *, shape: tuple[int, ...], 
     add_at("gather_backward", y, index, dy, dim)
 
 
-gather_backward: Op = Op("gather_backward", lambda dy, index, *, shape, dim: Spec(shape, dy.dtype), params=("shape", "dim"), exact=True,
+def gather_backward_rule(dy: Spec, index: Spec, *, shape: tuple[int, ...], dim: int) -> Spec:
+    """Rule: the shape that was gathered from; a gradient for each index."""
+    fits("the input", shape, index, dim)
+    expect_shape("the gradient", dy, index.shape)
+    return Spec(shape, dy.dtype)
+
+
+gather_backward: Op = Op("gather_backward", gather_backward_rule, params=("shape", "dim"), exact=True,
                      cpu=gather_backward_cpu, cuda=Kernel("scatter.cu", "gather_backward", "scatter"),
                      grad={"dy": lambda g, index, dim: gather(g, index, dim=dim)})  # fmt: skip
 

@@ -15,7 +15,7 @@ from gradlab.dtype import BOOL, FLOAT32, FLOAT64, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.sort_cpu import order_of
-from gradlab.spec import DimensionError, ShapeError, Spec, count
+from gradlab.spec import DimensionError, ShapeError, Spec, count, expect_shape
 
 GROUP = 1 << 13  # elements for each place from which on a group's own sum is quicker than addition one by one
 MANY = 32  # numbers for each place from which on they add up in a double
@@ -172,6 +172,7 @@ index = Op("index", index_rule, params=("dims", "wrap"), cpu=index_cpu, cuda=Ker
 
 def index_backward_rule(dy: Spec, at: Spec, *, shape: tuple[int, ...], dims: tuple[int, ...]) -> Spec:
     """Rule: the shape that was indexed."""
+    expect_shape("the gradient", dy, index_rule(Spec(shape, dy.dtype), at, dims=dims, wrap=True).shape)
     return Spec(shape, dy.dtype)
 
 
@@ -250,7 +251,13 @@ def padded_rows(g: Any, at: Any, padding_idx: int | None) -> Any:
     return found if padding_idx is None else found.masked_fill((at == padding_idx).unsqueeze(-1), 0)
 
 
-embedding_backward: Op = Op("embedding_backward", lambda dy, at, *, rows, padding_idx: Spec((rows, dy.shape[-1]), dy.dtype),
+def embedding_backward_rule(dy: Spec, at: Spec, *, rows: int, padding_idx: int | None) -> Spec:
+    """Rule: a row for each of the table's; a row of the gradient for each index."""
+    expect_shape("the gradient", dy, (*at.shape, *dy.shape[-1:]))
+    return Spec((rows, dy.shape[-1]), dy.dtype)
+
+
+embedding_backward: Op = Op("embedding_backward", embedding_backward_rule,
                         params=("rows", "padding_idx"), cpu=embedding_backward_cpu, exact=True,
                         cuda=Kernel("index.cu", "embedding_backward", "index_add"),
                         grad={"dy": padded_rows})  # fmt: skip
@@ -282,6 +289,12 @@ def masked_scatter_cpu(x: Any, mask: Any, source: Any, y: Any) -> None:
     y[mask] = source.reshape(-1)[:wanted]
 
 
+def masked_gather_rule(x: Spec, mask: Spec, *, shape: tuple[int, ...]) -> Spec:
+    """Rule: the shape of the source that was scattered."""
+    expect_shape("the mask", mask, x.shape)
+    return Spec(shape, x.dtype)
+
+
 def masked_gather_cpu(x: Any, mask: Any, y: Any, *, shape: tuple[int, ...]) -> None:
     found = x[mask]
     flat = y.reshape(-1)
@@ -293,6 +306,6 @@ masked_scatter = Op("masked_scatter", masked_scatter_rule, cpu=masked_scatter_cp
                     cuda=Kernel("index.cu", "masked_scatter", "masked"),
                     grad={"x": lambda g, mask: g.masked_fill(mask, 0),
                           "source": lambda g, mask, source_spec: masked_gather(g, mask, shape=source_spec.shape)})  # fmt: skip
-masked_gather: Op = Op("masked_gather", lambda x, mask, *, shape: Spec(shape, x.dtype), params=("shape",), exact=True,
+masked_gather: Op = Op("masked_gather", masked_gather_rule, params=("shape",), exact=True,
                        cpu=masked_gather_cpu, cuda=Kernel("index.cu", "masked_gather", "masked"),
                        grad={"x": lambda g, mask: masked_scatter(g.new_zeros(mask.shape), mask, g)})  # fmt: skip

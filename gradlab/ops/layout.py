@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.kernel import Library, Movement
 from gradlab.op import Op
-from gradlab.spec import ShapeError, Spec, cached_sizes
+from gradlab.spec import ShapeError, Spec, cached_sizes, expect_shape
 
 # ---------------------------------------------------------------- diagonals
 
@@ -39,8 +39,13 @@ def diagonal_embed_cpu(values: Any, y: Any, *, shape: Any, offset: int, dim1: in
     diagonal_view(y, offset=offset, dim1=dim1, dim2=dim2)[...] = values
 
 
-# The gradient of `diagonal`: zeros of `shape` with `values` on that diagonal.
-diagonal_embed: Op = Op("diagonal_embed", lambda values, *, shape, offset, dim1, dim2: Spec(shape, values.dtype),
+def diagonal_embed_rule(values: Spec, *, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Spec:
+    """Rule: zeros of `shape` with `values` on that diagonal."""
+    expect_shape("the diagonal", values, diagonal_rule(Spec(shape, values.dtype), offset=offset, dim1=dim1, dim2=dim2).shape)
+    return Spec(shape, values.dtype)
+
+
+diagonal_embed: Op = Op("diagonal_embed", diagonal_embed_rule,
                     params=("shape", "offset", "dim1", "dim2"), exact=True, cpu=diagonal_embed_cpu, cuda=Movement(),
                     grad={"values": lambda g, offset, dim1, dim2: diagonal(g, offset=offset, dim1=dim1, dim2=dim2)})  # fmt: skip
 
@@ -145,7 +150,13 @@ def unfold_backward_cpu(windows: Any, y: Any, *, shape: tuple[int, ...], dim: in
         y[(*lead, slice(k, k + (count - 1) * step + 1, step))] += windows[..., k]
 
 
-unfold_backward: Op = Op("unfold_backward", lambda windows, *, shape, dim, size, step: Spec(shape, windows.dtype),
+def unfold_backward_rule(windows: Spec, *, shape: tuple[int, ...], dim: int, size: int, step: int) -> Spec:
+    """Rule: the shape that windows were taken of."""
+    expect_shape("the gradient", windows, windows_rule(Spec(shape, windows.dtype), dim=dim, size=size, step=step).shape)
+    return Spec(shape, windows.dtype)
+
+
+unfold_backward: Op = Op("unfold_backward", unfold_backward_rule,
                      params=("shape", "dim", "size", "step"), cpu=unfold_backward_cpu, cuda=Movement(),
                      grad={"windows": lambda g, dim, size, step: unfold_view(g, dim=dim, size=size, step=step)})  # fmt: skip
 

@@ -12,7 +12,7 @@ from gradlab.op import Op
 from gradlab.ops import where
 from gradlab.ops.reduction import has_zero, least, most
 from gradlab.ops.softmax import SURE, SURE_TOTAL, log_total
-from gradlab.spec import ShapeError, Spec, broadcast, count
+from gradlab.spec import ShapeError, Spec, broadcast, count, expect_shape
 
 _add_reduce: Any = np.add.reduce
 _maximum_reduce: Any = np.maximum.reduce
@@ -83,6 +83,8 @@ def cross_entropy_cpu(x: Any, target: Any, y: Any, p: Any, *, ignore_index: int,
 
 def cross_entropy_backward_rule(dy: Spec, p: Spec, target: Spec, *, ignore_index: int, reduction: str) -> Spec:
     """Rule: the input's gradient, from the loss's and the probabilities."""
+    class_rule(p, target)
+    expect_shape("the loss's gradient", dy, target.shape if reduction == "none" else ())
     return p
 
 
@@ -153,6 +155,7 @@ def nll_cpu(x: Any, target: Any, y: Any, *, ignore_index: int) -> None:
 
 def nll_backward_rule(dy: Spec, target: Spec, *, classes: int, ignore_index: int) -> Spec:
     """Rule: the input's gradient."""
+    expect_shape("the gradient", dy, target.shape)
     return Spec((target.shape[0], classes, *target.shape[1:]), dy.dtype)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.kernel import Kernel, Movement
 from gradlab.op import Op
-from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_shapes, cached_sizes, count
+from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_shapes, cached_sizes, count, expect_shape
 
 Index = tuple[Any, ...]  # canonical: of each dimension an int or (start, stop, step); None makes a new dimension
 
@@ -154,7 +154,13 @@ def slice_backward_cpu(dy: Any, y: Any, *, shape: tuple[int, ...], index: Index)
     y[numpy_index(index)] = dy
 
 
-slice_backward: Op = Op("slice_backward", lambda dy, *, shape, index: Spec(shape, dy.dtype), params=("shape", "index"), exact=True,
+def slice_backward_rule(dy: Spec, *, shape: tuple[int, ...], index: Index) -> Spec:
+    """Rule: the shape that was sliced."""
+    expect_shape("the gradient", dy, slice_rule(Spec(shape, dy.dtype), index=index).shape)
+    return Spec(shape, dy.dtype)
+
+
+slice_backward: Op = Op("slice_backward", slice_backward_rule, params=("shape", "index"), exact=True,
                     cpu=slice_backward_cpu, cuda=Movement(),
                     grad={"dy": lambda g, index: slice_(g, index=index)})  # fmt: skip
 

@@ -16,7 +16,7 @@ from gradlab.dtype import wide
 from gradlab.kernel import Elementwise, Kernel
 from gradlab.op import Op
 from gradlab.ops.reduction import about_mean_cpu, has_zero, sum_cpu
-from gradlab.spec import ShapeError, Spec, broadcast, count
+from gradlab.spec import Spec, broadcast, count, expect_shape
 
 _add_reduce: Any = np.add.reduce
 
@@ -50,11 +50,6 @@ def channels(shape: tuple[int, ...]) -> Layout:
 # ---------------------------------------------------------------- rules
 
 
-def _expect(name: str, found: Spec | None, shape: tuple[int, ...]) -> None:
-    if found is not None and found.shape != shape:
-        raise ShapeError(f"{name} has shape {found.shape}, expected {shape}")
-
-
 def _statistics(x: Spec, *given: Spec) -> None:
     """Statistics are of the type in which x is computed, not rounded to a half type."""
     for found in given:
@@ -62,10 +57,17 @@ def _statistics(x: Spec, *given: Spec) -> None:
             raise TypeError(f"statistics of {x.dtype} are {wide(x.dtype)}, not {found.dtype}")
 
 
+def _way_back(dy: Spec, x: Spec, weight: Spec | None, parameters: tuple[int, ...], stats: tuple[int, ...], *given: Spec) -> None:
+    expect_shape("the gradient", dy, x.shape)
+    expect_shape("weight", weight, parameters)
+    for found in given:
+        expect_shape("a statistic", found, stats)
+
+
 def layer_rule(x: Spec, weight: Spec | None, bias: Spec | None, *, k: int, eps: float) -> tuple[Spec, Spec, Spec]:
     """Rule: the output, and the mean and 1/√(var + eps) of each row (sizes of 1 stand for the normalised dimensions)."""
-    _expect("weight", weight, x.shape[len(x.shape) - k :])
-    _expect("bias", bias, x.shape[len(x.shape) - k :])
+    expect_shape("weight", weight, x.shape[len(x.shape) - k :])
+    expect_shape("bias", bias, x.shape[len(x.shape) - k :])
     stats = Spec(last_dims(x.shape, k).stats, wide(x.dtype))
     return x, stats, stats
 
@@ -74,32 +76,36 @@ def layer_backward_rule(dy: Spec, x: Spec, weight: Spec | None, mean: Spec, rstd
     """Rule: gradients of input, weight and bias."""
     _statistics(x, mean, rstd)
     parameters = Spec(x.shape[len(x.shape) - k :], x.dtype)
+    _way_back(dy, x, weight, parameters.shape, last_dims(x.shape, k).stats, mean, rstd)
     return x, parameters, parameters
 
 
 def rms_rule(x: Spec, weight: Spec | None, *, k: int, eps: float) -> tuple[Spec, Spec]:
     """Rule: the output, and 1/√(mean square + eps) of each row."""
-    _expect("weight", weight, x.shape[len(x.shape) - k :])
+    expect_shape("weight", weight, x.shape[len(x.shape) - k :])
     return x, Spec(last_dims(x.shape, k).stats, wide(x.dtype))
 
 
 def rms_backward_rule(dy: Spec, x: Spec, weight: Spec | None, rstd: Spec, *, k: int) -> tuple[Spec, Spec]:
     """Rule: gradients of input and weight."""
     _statistics(x, rstd)
-    return x, Spec(x.shape[len(x.shape) - k :], x.dtype)
+    parameters = Spec(x.shape[len(x.shape) - k :], x.dtype)
+    _way_back(dy, x, weight, parameters.shape, last_dims(x.shape, k).stats, rstd)
+    return x, parameters
 
 
 def batch_rule(x: Spec, weight: Spec | None, bias: Spec | None, *, eps: float) -> tuple[Spec, Spec, Spec, Spec]:
     """Rule: the output; of each channel the mean, 1/√(var + eps) and the variance (divided by n)."""
     channel = Spec(x.shape[1:2], wide(x.dtype))
-    _expect("weight", weight, channel.shape)
-    _expect("bias", bias, channel.shape)
+    expect_shape("weight", weight, channel.shape)
+    expect_shape("bias", bias, channel.shape)
     return x, channel, channel, channel
 
 
 def batch_backward_rule(dy: Spec, x: Spec, weight: Spec | None, mean: Spec, rstd: Spec) -> tuple[Spec, Spec, Spec]:
     """Rule: gradients of input, weight and bias."""
     _statistics(x, mean, rstd)
+    _way_back(dy, x, weight, x.shape[1:2], x.shape[1:2], mean, rstd)
     return x, Spec(x.shape[1:2], x.dtype), Spec(x.shape[1:2], x.dtype)
 
 

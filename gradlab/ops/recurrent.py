@@ -14,7 +14,7 @@ import numpy as np
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.movement import cat
-from gradlab.spec import ShapeError, Spec
+from gradlab.spec import ShapeError, Spec, expect_shape
 
 
 def expect_gates(gates: Spec, own: Spec, state: Spec, count: int) -> None:
@@ -67,6 +67,8 @@ def lstm_cell_cpu(gates: Any, own: Any, c: Any, hidden: Any, cell: Any, acts: An
 def lstm_cell_backward_rule(dh: Spec, dc: Spec, acts: Spec, c: Spec, cell: Spec) -> tuple[Spec, Spec]:
     """Rule: the gradients of the gates' sums and of the old cell state."""
     expect_gates(acts, acts, c, 4)
+    for what, found in (("the state's gradient", dh), ("the cell's gradient", dc), ("the cell", cell)):
+        expect_shape(what, found, c.shape)
     return acts, c
 
 
@@ -157,6 +159,7 @@ def gru_cell_cpu(gates: Any, own: Any, h: Any, hidden: Any, acts: Any) -> None:
 def gru_cell_backward_rule(dh: Spec, acts: Spec, own: Spec, h: Spec) -> tuple[Spec, Spec, Spec]:
     """Rule: the gradients of both shares of the gates' sums, and of the old state through the last step alone."""
     expect_gates(acts, own, h, 3)
+    expect_shape("the state's gradient", dh, h.shape)
     return acts, acts, h
 
 

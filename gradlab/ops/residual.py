@@ -28,19 +28,14 @@ from gradlab.ops.norm import (
     second,
     through_statistics,
 )
-from gradlab.spec import ShapeError, Spec
-
-
-def _alike(name: str, other: Spec, x: Spec) -> None:
-    if other.shape != x.shape:
-        raise ShapeError(f"{name} has shape {other.shape}, expected {x.shape}")
+from gradlab.spec import Spec, expect_shape
 
 
 def layer_norm_residual_rule(
     x: Spec, residual: Spec, weight: Spec | None, bias: Spec | None, *, k: int, eps: float
 ) -> tuple[Spec, Spec, Spec, Spec]:
     """Rule: the output, the sum, and the mean and 1/√(var + eps) of each row of the sum."""
-    _alike("residual", residual, x)
+    expect_shape("residual", residual, x.shape)
     y, mean, rstd = layer_rule(x, weight, bias, k=k, eps=eps)
     return y, x, mean, rstd
 
@@ -49,20 +44,20 @@ def layer_norm_residual_backward_rule(
     dy: Spec, ds: Spec, s: Spec, weight: Spec | None, mean: Spec, rstd: Spec, *, k: int
 ) -> tuple[Spec, Spec, Spec]:
     """Rule: gradients of the sum, weight and bias."""
-    _alike("the sum's gradient", ds, s)
+    expect_shape("the sum's gradient", ds, s.shape)
     return layer_backward_rule(dy, s, weight, mean, rstd, k=k)
 
 
 def rms_norm_residual_rule(x: Spec, residual: Spec, weight: Spec | None, *, k: int, eps: float) -> tuple[Spec, Spec, Spec]:
     """Rule: the output, the sum, and 1/√(mean square + eps) of each row of the sum."""
-    _alike("residual", residual, x)
+    expect_shape("residual", residual, x.shape)
     y, rstd = rms_rule(x, weight, k=k, eps=eps)
     return y, x, rstd
 
 
 def rms_norm_residual_backward_rule(dy: Spec, ds: Spec, s: Spec, weight: Spec | None, rstd: Spec, *, k: int) -> tuple[Spec, Spec]:
     """Rule: gradients of the sum and of weight."""
-    _alike("the sum's gradient", ds, s)
+    expect_shape("the sum's gradient", ds, s.shape)
     return rms_backward_rule(dy, s, weight, rstd, k=k)
 
 

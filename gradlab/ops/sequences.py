@@ -17,7 +17,7 @@ import numpy as np
 
 from gradlab.op import Op
 from gradlab.ops.recurrent import gru_cell_backward_cpu, gru_cell_cpu, lstm_cell_backward_cpu, lstm_cell_cpu
-from gradlab.spec import ShapeError, Spec
+from gradlab.spec import ShapeError, Spec, expect_shape
 
 
 def expect_sequence(gates: Spec, weight: Spec, counts: Spec, count: int, *states: Spec) -> None:
@@ -28,6 +28,12 @@ def expect_sequence(gates: Spec, weight: Spec, counts: Spec, count: int, *states
     batch, size = states[0].shape
     if gates.shape[1] != count * size or weight.shape != (count * size, size) or any(s.shape != (batch, size) for s in states):
         raise ShapeError(f"gates {gates.shape} and a weight {weight.shape} do not fit states {[s.shape for s in states]}")
+
+
+def expect_states(rows: int, state: Spec, *found: Spec) -> None:
+    """Raises ShapeError unless all steps' states, or their gradients, have a row for each of the gates'."""
+    for one in found:
+        expect_shape("what is known of all states", one, (rows, *state.shape[1:]))
 
 
 def steps_of(counts: Any, rows: int, batch: int, on: bool) -> Iterator[tuple[int, int, int | None, int]]:
@@ -74,6 +80,7 @@ def lstm_sequence_backward_rule(
 ) -> tuple[Spec, ...]:  # fmt: skip
     """Rule: the gradients of the gates' sums, the states that each step begins with, and the gradients of the first states."""
     expect_sequence(acts, weight, counts, 4, h, c, dlast, dcell)
+    expect_states(acts.shape[0], h, dhidden, hidden, cells)
     return acts, dhidden, h, c
 
 
@@ -121,6 +128,8 @@ def gru_sequence_backward_rule(
     """Rule: the gradients of both shares of the gates' sums, the states that each step begins with, and the gradient of the first ones."""
     slopes = Spec((acts.shape[0], 3 * h.shape[1]), acts.dtype)
     expect_sequence(slopes, weight, counts, 3, h, dlast)
+    expect_states(acts.shape[0], h, dhidden, hidden)
+    expect_shape("the gates", acts, (acts.shape[0], 4 * h.shape[1]))
     return slopes, slopes, dhidden, h
 
 
@@ -164,6 +173,7 @@ def rnn_sequence_backward_rule(
 ) -> tuple[Spec, ...]:
     """Rule: the gradient of the sums, the states that each step begins with, and the gradient of the first ones."""
     expect_sequence(dhidden, weight, counts, 1, h, dlast)
+    expect_states(dhidden.shape[0], h, hidden)
     return dhidden, dhidden, h
 
 

@@ -38,6 +38,8 @@ def spmm_rule(
     if values.dtype != dense.dtype:
         raise TypeError(f"the sparse matrix has dtype {values.dtype}, the dense one {dense.dtype}; convert one of them")
     _entries(values.shape[0], row, col, order, t_order)
+    if len(starts.shape) != 1:
+        raise ShapeError(f"the rows' first entries in one dimension, not in shape {starts.shape}")
     return Spec((starts.shape[0] - 1, dense.shape[1]), values.dtype)
 
 
@@ -47,6 +49,9 @@ def sddmm_rule(
     """Rule: a number for each entry."""
     if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[1]:
         raise ShapeError(f"two matrices of as many columns, not shapes {a.shape} and {b.shape}")
+    if len(row.shape) != 1:
+        raise ShapeError(f"entries of one dimension, not of shape {row.shape}")
+    _entries(row.shape[0], row, col, order, t_order)
     return Spec(row.shape, a.dtype)
 
 

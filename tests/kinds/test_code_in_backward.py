@@ -219,3 +219,38 @@ def test_code_in_a_backward(way, what):
         warnings.simplefilter("ignore")
         way(code)
     assert ran and not current().walking and gl.is_grad_enabled()
+
+
+def of_accumulator(code):
+    x = leaf()
+    graph.get_gradient_edge(x).node.register_prehook(lambda gradients: code())
+    used(x).backward()
+
+
+REPLACING = [
+    hook_of_a_leaf, hook_of_a_result, hook_of_a_gradient_that_is_asked_for, hook_of_a_node, hook_before_a_node, of_accumulator,
+    hook_of_all_modules, hook_of_a_module, hook_before_a_module,
+]  # fmt: skip
+WRONG = {
+    "narrower": lambda: gl.ones(1, 2), "broadcast": lambda: gl.ones(1, 1), "larger": lambda: gl.ones(3, 2, 2),
+    "single": lambda: gl.tensor(1.0),
+    "double": lambda: gl.ones(2, 2, dtype=gl.float64), "integers": lambda: gl.ones(2, 2, dtype=gl.int64), "number": lambda: 3.0,
+    "array": lambda: gl.ones(2, 2).numpy(), "elsewhere": lambda: gl.ones(2, 2, device="meta"), "two": lambda: (gl.ones(2, 2),) * 5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("way", REPLACING, ids=lambda f: f.__name__)
+def test_a_gradient_that_a_hook_returns_is_like_the_one_it_was_given(way, wrong):
+    """Kernels read what the operation promises: of another shape they would read beyond the memory."""
+    with pytest.raises((RuntimeError, TypeError), match=r"hook.*returned"):
+        way(lambda *_: WRONG[wrong]())
+
+
+def test_a_hook_may_leave_no_gradient():
+    for hooked in ("register_prehook", "register_hook"):
+        x, y = leaf(), leaf()
+        z = x * y
+        getattr(z.grad_fn, hooked)(lambda *gradients: tuple([None] * len(gradients[0])))
+        (z + y).sum().backward()
+        assert x.grad is None and y.grad.tolist() == [[1, 1], [1, 1]]

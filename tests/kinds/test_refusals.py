@@ -89,6 +89,26 @@ def test_what_the_rule_refuses(name):
     assert not faults, "\n".join(faults[:8])
 
 
+# Dimensions that public functions have checked; numbers that optimizers make themselves; counts that are looked at as values.
+ELSEWHERE = {"tril", "triu", "bits", "squeeze", "lstm_sequence", "gru_sequence", "rnn_sequence"}
+
+
+@pytest.mark.parametrize("name", [n for n in ROWS if n.removesuffix("_backward") not in ELSEWHERE and not n.endswith("_update")])
+def test_what_the_rule_takes(name):
+    """Is computed: a compiled or CUDA kernel reads whatever shapes the rule lets through, where NumPy would still have objected."""
+    row, faults = ops.ROWS[name], []
+    for sample in SAMPLES[name]:
+        for inputs, params in variations(sample):
+            if params is sample.params and promised(row, inputs, params) is not None:
+                try:
+                    row(*inputs, **params)
+                except (IndexError, RuntimeError):  # of values, and dimensions that the public function counts
+                    continue
+                except (ValueError, TypeError) as error:
+                    faults.append(f"{[getattr(x, 'shape', x) for x in inputs]}, {params}: {error!r}")
+    assert not faults, "\n".join(faults[:8])
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_calls_of_tensors_refuse_in_the_rules_words(name):
     """The short ways of the autograd, which ask no rule, too: one call for each kind of message of a sample."""
