@@ -271,11 +271,10 @@ def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
         if not isinstance(tensor, Differentiable):
             raise TypeError(f"{name}: element {i} is a {type(tensor).__name__}, not a tensor")
     first = found[0]._array.dtype
-    for x in found:
-        if x._array.dtype != first:
-            dtype = result_type([(x._array.dtype, len(x._array.shape)) for x in found])
-            return [x.to(dtype) for x in found]
-    return found
+    if all([x._array.dtype == first for x in found]):
+        return found
+    dtype = result_type([(x._array.dtype, len(x._array.shape)) for x in found])
+    return [x.to(dtype) for x in found]
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any = None) -> Tensor:

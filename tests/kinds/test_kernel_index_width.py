@@ -42,7 +42,7 @@ REVIEWED: dict[str, dict[str, str]] = {
         r"tile_row \* tiles": "a number of a block",
     },
     "conv_planes.cuh": {
-        r".* \* (NC|THREADS)": TILE,
+        r".* \* (NC|THREADS|L[AB])": TILE,
         r".*\b(p\.(image|channel|column|row|places\[1\]|positions\[1\]|(stride|dilation)\[[01]\])|width|all|channels)": OFFSETS,
     },
     "conv_ring.cu": {r"BM \* BN": TILE},
