@@ -271,7 +271,7 @@ def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
         if not isinstance(tensor, Differentiable):
             raise TypeError(f"{name}: element {i} is a {type(tensor).__name__}, not a tensor")
     first = found[0]._array.dtype
-    if all([x._array.dtype == first for x in found]):
+    if all(x._array.dtype == first for x in found):
         return found
     dtype = result_type([(x._array.dtype, len(x._array.shape)) for x in found])
     return [x.to(dtype) for x in found]
