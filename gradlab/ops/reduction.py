@@ -42,7 +42,7 @@ def share(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
     if not keepdim and dim:
         kept = reduced_shape(x.shape, dim, True)
         g, y = g.reshape(kept), y.reshape(kept)
-    hit = (x == y) | x.isnan()  # a NaN wins: where x is one, y is
+    hit = (x == y) | (x.isnan() & y.isnan())
     return (g / hit.sum(dim, keepdim=True).to(g.dtype)).where(hit, 0)
 
 

@@ -95,6 +95,8 @@ class Optimizer(OptimizerHooks, Minimizing):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got one tensor; put it into a list"
             )
+        if defaults.get("foreach") and defaults.get("fused"):
+            raise RuntimeError(f"{type(self).__name__}: foreach and fused cannot both be True")
         self.defaults = defaults
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []

@@ -157,7 +157,13 @@ def scatter(
         dim = required("scatter", dim, axis)
     if out is not None:
         return into("scatter", out, scatter(input, dim, index, src, value=value, reduce=reduce))
-    return _scatter_function(reduce)(input, dim, index, value if src is None else src)
+    return _scatter_function(reduce)(input, dim, index, _source("scatter", src, value))
+
+
+def _source(name: str, src: Any, value: Any) -> Any:
+    if src is not None and value is not None:
+        raise TypeError(f"{name}: takes src or value, not both: {value!r} would not be written")
+    return value if src is None else src
 
 
 def _scatter_function(reduce: str | None) -> Callable[..., Tensor]:
@@ -264,7 +270,7 @@ class GatherMethods(Differentiable):
         """
         if axis is not None or dim is None:
             dim = required("scatter_", dim, axis)
-        src = value if src is None else src
+        src = _source("scatter_", src, value)
         if reduce is None and self._array.shape:
             index, src, dim = _scattered("scatter_", self, dim, index, src)
             return write_into("scatter_", self, ops.gather.scatter, (index, src), {"dim": dim})

@@ -280,6 +280,8 @@ def var(
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None:
+        if correction not in (1, None):
+            raise TypeError(f"var: takes unbiased or correction, not both: unbiased={unbiased}, correction={correction}")
         correction = 1 if unbiased else 0
     if correction is None:
         correction = 1

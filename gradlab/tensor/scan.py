@@ -169,6 +169,8 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
         if isinstance(dx, bool):
             raise RuntimeError(f"{name}: dx is a number, not {dx}")
         return pairs * (dx / 2)
+    if type(dx) is not int or dx != 1:
+        raise TypeError(f"{name}: takes the points x or their distance dx, not both: dx={dx}")
     rank = len(y._array.shape)
     if len(x._array.shape) == 1:
         if x._array.shape[0] != size:

@@ -34,6 +34,8 @@ Dims = Any  # None, int or tuple of int
 
 def _correction(unbiased: bool | None, correction: float | None) -> float:
     if unbiased is not None:
+        if correction is not None:
+            raise TypeError(f"takes unbiased or correction, not both: unbiased={unbiased}, correction={correction}")
         return 1 if unbiased else 0
     return 1 if correction is None else correction
 

@@ -112,7 +112,7 @@ def where(condition: Tensor, input: Operand = None, other: Operand = None, *, ou
     try:
         if out is not None:
             return into("where", out, where(condition, input, other))
-        if input is None or other is None:
+        if input is None and other is None:
             return condition.nonzero(as_tuple=True)
         try:
             if isinstance(input, Differentiable) or isinstance(other, Differentiable):
