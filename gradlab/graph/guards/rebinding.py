@@ -91,7 +91,8 @@ def _is_of_tensors(structure: Any) -> bool:
 
 
 def looks_at(name: Any, codes: Iterable[CodeType], users: Iterable[CodeType]) -> bool:
-    """Whether some code loads a variable, an attribute or an entry of that name, or a user's may do so by a name that is computed."""
+    """Whether some code loads an attribute, an entry or a variable that is not its own of that name, or a user's may do so by a name that
+    is computed."""
     return any(name in _loaded(code) for code in codes) or any(not _BY_NAME.isdisjoint(code.co_names) for code in users)
 
 
@@ -101,7 +102,7 @@ _BY_NAME = frozenset(("getattr", "__dict__", "vars", "buffers", "named_buffers",
 def _loaded(code: CodeType) -> set[Any]:
     found: set[Any] = set()
     for x in instructions_of(code):
-        if x.opname.startswith("LOAD") and x.opname != "LOAD_CONST":
+        if x.opname.startswith("LOAD") and not x.opname.startswith(("LOAD_CONST", "LOAD_FAST")):
             found.update(x.argval if type(x.argval) is tuple else (x.argval,))
         elif x.opname == "LOAD_CONST" and type(x.argval) is str:  # an entry of a dict
             found.add(x.argval)
