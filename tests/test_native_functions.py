@@ -64,6 +64,8 @@ def test_losses_take_their_reduction_as_a_number():
     assert gl.equal(gl.margin_ranking_loss(X, p, gl.ones(3, 4), 0.5, 1), F.margin_ranking_loss(X, p, gl.ones(3, 4), 0.5))
     assert gl.equal(gl.triplet_margin_loss(X, X + 1, X - 1), F.triplet_margin_loss(X, X + 1, X - 1, reduction="none"))
     with pytest.raises(ValueError, match=r"0 .none., 1 .mean. or 2"):
+        gl.kl_div(p, target, 3)
+    with pytest.raises(TypeError, match="kl_div: reduction is an integer, not str: 'mean'"):
         gl.kl_div(p, target, "mean")
 
 

@@ -78,12 +78,13 @@ def whole(op: Op) -> Callable[..., Any]:
         arrays = []
         common = None
         for t in given:
-            array = getattr(t, "_array", None)
-            if array is None:
-                if type(t) is not int or common is None or common is BOOL:
-                    return apply(op, given, {})
+            if type(t) is int and common is not None and common is not BOOL:
                 arrays.append(scalar(t, common))
                 continue
+            try:
+                array = t._array
+            except AttributeError:
+                return apply(op, given, {})
             if type(array) is not ndarray or not array.flags.c_contiguous or array.size >= op.pays:
                 return apply(op, given, {})
             if array.dtype is not common:

@@ -197,9 +197,9 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                 key.append(None)
                 gaps = True
             else:
-                array = getattr(x, "_array", None)
-                if array is None:
-                    if common is None or not (type(x) is float or type(x) is int):
+                kind = type(x)
+                if kind is float or kind is int:
+                    if common is None:
                         return apply(op, args, params)
                     try:
                         arrays.append(scalar(x, common))
@@ -209,6 +209,10 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                     numbers |= bit
                     bit += bit
                     continue
+                try:
+                    array = x._array
+                except AttributeError:
+                    return apply(op, args, params)
                 if type(array) is not ndarray:
                     return apply(op, args, params)
                 dtype = array.dtype
