@@ -80,12 +80,14 @@ def test_norms_of_nothing():
 def test_norms_refuse():
     x = gl.ones(2, 3)
     for wrong in (lambda: linalg.norm(gl.ones(2, 2, 2), 1), lambda: linalg.norm(x, "fro", 0), lambda: linalg.matrix_norm(x, 3),
-                  lambda: linalg.matrix_norm(x, dim=(0, 0)), lambda: linalg.matrix_norm(x[0]), lambda: linalg.vector_norm(x, "fro"),
+                  lambda: linalg.matrix_norm(x, dim=(0, 0)), lambda: linalg.matrix_norm(x[0]),
                   lambda: linalg.vector_norm(x.long()), lambda: linalg.vector_norm(x.double(), dtype=gl.float32)):  # fmt: skip
         with pytest.raises(RuntimeError):
             wrong()
     with pytest.raises(ValueError, match="ord is"):
         linalg.matrix_norm(x, "no")
+    with pytest.raises(TypeError, match="vector_norm: ord is a number, not str: 'fro'"):
+        linalg.vector_norm(x, "fro")
 
 
 # ---------------------------------------------------------------- systems
