@@ -32,7 +32,7 @@ ROOMS = {
     "rows": Room(("gradlab/ops/*.py",), tests("""
             reduction softmax scan conv pool norm loss linear activation math special numerics random sorting layout indexing memory_views
             complex linalg fourier attention sequences quantization vision creation ctc statistics rnn optim tables sparse
-            samples_uneven kinds/close_values kinds/views_of_memory
+            samples_uneven kinds/close_values kinds/views_of_memory kinds/ways_by_size kinds/types_of_rows
         """), ROWS),
     "rules": Room(
         ("gradlab/ops/batching/*.py", "gradlab/onnx/rows/*.py"), tests("vmap vmap_rows onnx_export_rows onnx_export kinds/onnx_random")
@@ -44,7 +44,8 @@ ROOMS = {
             memory memory_views overrides tensor promotion errors indexing layout new_row complex amp amp_gradients profiler checkpoint
             sparse vmap trace_training compile meta_device native_eager recall node_counts kinds/library_writes kinds/contexts_end
             kinds/gradients_read kinds/numbers_beside_half_types kinds/stale_views kinds/code_in_backward kinds/refusals kinds/half_units
-            kinds/result_layouts graph_api private_names amp_cuda
+            kinds/result_layouts graph_api private_names amp_cuda kinds/half_sums kinds/ways_to_a_result kinds/contexts_off
+            kinds/types_of_rows kinds/kept_values
         """),
     ),
     "passes": Room(
