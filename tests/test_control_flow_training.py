@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import numpy as np
@@ -225,3 +226,56 @@ def test_gradients_of_gradients_refuse_what_was_written_since(what, written):
     with pytest.raises(GraphError, match=f"{what}: .* modified by an in-place operation"):
         for _ in range(2):  # the first call may run eagerly
             call(True)
+
+
+def _bound_anew(what):
+    """A function that lets the variable that its body uses hold the result."""
+
+    def compute(h):
+        if what == "scan":
+            h = gl.scan(lambda c, x: (c * x + h[0].cos(), c * h.sum().sin()), gl.ones_like(h[0]), h)[1]
+        elif what == "cond":
+            h = gl.cond(h.sum() > -1e9, lambda: h**3, lambda: h.cos())
+        elif what == "helper":
+            cube = lambda: h**3
+            h = gl.switch(gl.tensor(1), [lambda: h.cos(), functools.partial(lambda f: f() * h, cube)])
+        else:
+            with gl.autocast("cpu", gl.bfloat16):
+                h = gl.cond(h.sum() > -1e9, lambda: h @ h.t(), lambda: h.t() @ h)
+        return h
+
+    return compute
+
+
+@pytest.mark.parametrize("what", ["scan", "cond", "helper", "autocast"])
+def test_gradients_of_gradients_see_what_the_body_saw(what):
+    """The body runs once more, and variables have been bound anew by then, autocast has ended."""
+    compute = _bound_anew(what)
+    x = gl.tensor(np.random.default_rng(3).normal(size=(3, 3)), dtype=gl.float32 if what == "autocast" else gl.float64)
+
+    def curvature(x):
+        x = x.detach().requires_grad_()
+        (slope,) = gl.autograd.grad(compute(x).float().square().sum(), x, create_graph=True)
+        return gl.autograd.grad(slope.square().sum(), x)[0].detach()
+
+    compiled, wanted = gl.compile(curvature), curvature(x)
+    for _ in range(3):
+        same(compiled(x), wanted, 0.05 if what == "autocast" else 1e-9)
+    assert len(compiled.programs) == 1
+
+
+def test_gradients_of_gradients_refuse_what_a_list_holds_since():
+    held = []
+
+    def curvature(x):
+        x = x.detach().requires_grad_()
+        parts = [x * 2]
+        y = gl.cond(x.sum() > -1e9, lambda: parts[-1] ** 3, lambda: parts[-1].cos())
+        parts.append(y)
+        (slope,) = gl.autograd.grad(y.sum(), x, create_graph=True)
+        return gl.autograd.grad(slope.square().sum(), x)[0].detach()
+
+    compiled, x = gl.compile(curvature), gl.tensor([1.0, 2.0])
+    held.append(compiled(x))
+    with pytest.raises(GraphError, match="another tensor from outside"):
+        compiled(x)

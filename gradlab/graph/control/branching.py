@@ -13,6 +13,7 @@ from gradlab.graph.control.body_call import Keeping, Part, number, staged
 from gradlab.graph.control.body_tracer import Inner
 from gradlab.graph.control.forward_backward import split
 from gradlab.graph.control.nesting import Unwritten, compare, specs_of, tensors_of
+from gradlab.graph.control.run_again import Captured, RunAgain
 from gradlab.graph.control.scanning import recorded
 from gradlab.graph.staging.tree import unflatten
 from gradlab.spec import Spec
@@ -66,10 +67,18 @@ def name_of(branch: Branch) -> str:
     return getattr(branch, "__qualname__", None) or type(branch).__name__
 
 
-def staged_switch(what: str, index: Any, branches: Sequence[Branch], operands: list[Any], structure: Any, names: Sequence[str]) -> Any:
-    """A choice between branches by a tensor of one element, written into the trace that is going on."""
+def staged_switch(
+    what: str, index: Any, branches: Sequence[Branch], operands: list[Any], structure: Any, names: Sequence[str],
+    known: Captured | None = None,
+) -> Any:  # fmt: skip
+    """A choice between branches by a tensor of one element, written into the trace that is going on.
+
+    known: where the branches run once more, what they used before.
+    """
     outer = current().tracer
     traces = [_Trace(what, b, operands, structure) for b in branches]
+    if known is not None:
+        known.check(t.inner for t in traces)
     first = traces[0]
     way_out = "branches give the same structure, shapes and dtypes"
     for name, t in zip(names[1:], traces[1:], strict=True):
@@ -96,7 +105,8 @@ def staged_switch(what: str, index: Any, branches: Sequence[Branch], operands: l
         leaves = {id(x): x for t in traces for x in t.inner.leaves}
         fixed = [wrap(outer.lift(x._array)) for x in inputs]  # as they are now
         unwritten = Unwritten(what, [*operands, *used.values()])
-        again = _Again(what, index, branches, operands, structure, names, list(leaves.values()), bool(random))
+        known = Captured(what, [t.inner for t in traces])
+        again = _Again(what, index, [*map(RunAgain, branches)], operands, structure, names, list(leaves.values()), bool(random), known)
 
         def back(gradients: list[Any]) -> list[Any]:
             if current().recording:
@@ -195,10 +205,10 @@ class _Again:
 
     def __init__(
         self, what: str, index: Any, branches: Sequence[Branch], operands: list[Any], structure: Any, names: Sequence[str],
-        leaves: list[Any], draws: bool,
+        leaves: list[Any], draws: bool, known: Captured,
     ) -> None:  # fmt: skip
         self.what, self.index, self.branches, self.operands, self.structure = what, index, branches, list(operands), structure
-        self.names, self.leaves, self.draws = names, leaves, draws
+        self.names, self.leaves, self.draws, self.known = names, leaves, draws, known
 
     def back(self, gradients: list[Any]) -> list[Any]:
         """The gradients of operands and leaves, differentiable again."""
@@ -230,7 +240,7 @@ class _Again:
         flat = [*self.operands, *(g for _, g in arrived)]
         found = staged_switch(
             self.what, self.index, [gradient_of(b) for b in self.branches], flat, (tuple, ("tensor",) * len(flat)),
-            [f"the gradient of {n}" for n in self.names],
+            [f"the gradient of {n}" for n in self.names], self.known,
         )  # fmt: skip
         result: list[Any] = [None] * count
         for i, g in zip(wanted, found, strict=False):

@@ -14,6 +14,7 @@ from gradlab.graph.control.body_call import Keeping, Part, dense, like, staged
 from gradlab.graph.control.body_tracer import Inner
 from gradlab.graph.control.forward_backward import products, split
 from gradlab.graph.control.nesting import Unwritten, compare, specs_of, tensors_of
+from gradlab.graph.control.run_again import Captured, RunAgain
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.staging.tree import unflatten
 from gradlab.nn.multi_output_node import joined
@@ -97,12 +98,18 @@ def checked(result: Any, specs: Sequence[Spec], structure: Any) -> tuple[list[An
 
 
 def staged_scan(
-    combine: Combine, init: list[Any], init_structure: Any, xs: list[Any], xs_structure: Any, length: int, reverse: bool, recompute: bool
-) -> tuple[Any, Any]:
-    """A scan over tensors whose first dimension is the one that is scanned, written into the trace that is going on."""
+    combine: Combine, init: list[Any], init_structure: Any, xs: list[Any], xs_structure: Any, length: int, reverse: bool, recompute: bool,
+    known: Captured | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """A scan over tensors whose first dimension is the one that is scanned, written into the trace that is going on.
+
+    known: where the body runs once more, what it used before.
+    """
     outer = current().tracer
     trace = _Trace(combine, init, init_structure, xs, xs_structure)
     inner = trace.inner
+    if known is not None:
+        known.check([inner])
     carry_in = [t._array for t in trace.carry]
     first, after, ys = list(init), trace.results[: len(init)], trace.results[len(init) :]
     draws = inner.draws()
@@ -131,7 +138,8 @@ def staged_scan(
         stacked = outs[len(first) :]
         keeping = Keeping(outer, flow(backward.forward, backward.stacked), stacks(backward.stacked))
         inputs = [*init, *xs, *inner.leaves]
-        again = _Again(combine, init_structure, xs_structure, list(init), list(xs), reverse, bool(draws), inner.leaves)
+        known = Captured("scan", [inner])
+        again = _Again(RunAgain(combine), init_structure, xs_structure, list(init), list(xs), reverse, bool(draws), inner.leaves, known)
         fixed = [wrap(outer.lift(x._array)) for x in (*xs, *(t for t, _ in consts))]  # as they are now
         unwritten = Unwritten("scan", [*init, *xs, *(t for t, _ in consts)])
 
@@ -239,10 +247,10 @@ class _Again:
 
     def __init__(
         self, combine: Combine, init_structure: Any, xs_structure: Any, init: list[Any], xs: list[Any], reverse: bool, draws: bool,
-        leaves: list[Any],
+        leaves: list[Any], known: Captured,
     ) -> None:  # fmt: skip
         self.combine, self.init_structure, self.xs_structure = combine, init_structure, xs_structure
-        self.init, self.xs, self.reverse, self.draws, self.leaves = init, xs, reverse, draws, list(leaves)
+        self.init, self.xs, self.reverse, self.draws, self.leaves, self.known = init, xs, reverse, draws, list(leaves), known
 
     def back(self, gradients: list[Any]) -> list[Any]:
         """The gradients of init, xs and leaves, differentiable again."""
@@ -263,7 +271,7 @@ class _Again:
             after, before = states(unflatten(init_structure, list(carry)), step)
             return tuple(after), tuple(before)
 
-        _, history = staged_scan(rearranged, self.init, flat, self.xs, xs_structure, length, self.reverse, False)
+        _, history = staged_scan(rearranged, self.init, flat, self.xs, xs_structure, length, self.reverse, False, self.known)
         some = next(g for g in gradients if g is not None)
         floats = [i for i, t in enumerate(self.init) if t._array.dtype in FLOATING]
         starts = [some.new_zeros(self.init[i].shape, dtype=self.init[i].dtype) if gradients[i] is None else gradients[i] for i in floats]
@@ -293,8 +301,9 @@ class _Again:
         stacks = [*history, *self.xs, *(g for _, g in arrived)]
         carry = [*starts, *sums]
         last, stacked = staged_scan(
-            gradient, carry, (tuple, ("tensor",) * len(carry)), stacks, (tuple, ("tensor",) * len(stacks)), length, not self.reverse, False
-        )
+            gradient, carry, (tuple, ("tensor",) * len(carry)), stacks, (tuple, ("tensor",) * len(stacks)), length, not self.reverse, False,
+            self.known,
+        )  # fmt: skip
         result: list[Any] = [None] * (c + x + len(self.leaves))
         for i, g in zip(floats, last, strict=False):
             result[i] = g
