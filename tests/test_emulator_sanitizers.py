@@ -116,6 +116,73 @@ def test_races():
     assert found["cleared_late true"][0].file == "barriers.cu"
 
 
+# What the runtime keeps for all threads of a block, used by many of them: wide blocks, because what has to grow grows then.
+SHARED_STATE = """
+#include "mma.cuh"
+using namespace gradlab;
+__global__ void copies(const float* x, float* y, int rounds) {
+    __shared__ float stage[40][256];
+    for (int i = 0; i < rounds; ++i) {
+        for (int j = 0; j <= (threadIdx.x + i) % 40; ++j) copy_ahead<4>(&stage[j][threadIdx.x], x + (i + j) % 7 * 256 + threadIdx.x, true);
+        end_of_group();
+        if (threadIdx.x % 3) await_copies();
+        else await_groups<0>();
+        y[i * 256 + threadIdx.x] = stage[0][threadIdx.x];
+    }
+}
+__global__ void votes(const float* x, float* y) {
+    __shared__ float first[32], total;
+    float sum = x[threadIdx.x];
+    for (int away = 16; away; away /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, away);
+    const unsigned even = __ballot_sync(0xffffffffu, threadIdx.x % 2 == 0), same = __match_any_sync(0xffffffffu, threadIdx.x % 4);
+    if (threadIdx.x % 32 == 0) first[threadIdx.x / 32] = sum;
+    if (threadIdx.x == 0) total = 0;
+    const int held = __syncthreads_count(even != 0 && same != 0);
+    if (threadIdx.x % 32 == 0) atomicAdd(&total, first[threadIdx.x / 32]);
+    __threadfence();
+    __syncthreads();
+    y[threadIdx.x] = total + held;
+}
+__global__ void fails(float* y, int thread) {
+    __shared__ float room[64];
+    if (threadIdx.x % 16 == 0) room[threadIdx.x / 16] = 1;
+    if (threadIdx.x == thread) __trap();
+    y[threadIdx.x] = 1;
+}
+__global__ void leaves_copies(const float* x, float* y) {
+    __shared__ float room[1024];
+    copy_ahead<4>(&room[threadIdx.x], x + threadIdx.x, true);
+    y[threadIdx.x] = 1;
+}
+"""
+
+
+def test_the_runtime_itself_is_no_race():
+    """Its own state belongs to the scheduler: threads take turns with it, whatever functions of the library it calls."""
+    code = f"""
+        from emulated import compiled
+        from gradlab.backends.cuda.emulator import KernelFault
+        copies, votes, fails, leaves = compiled({SHARED_STATE!r}, "copies", "votes", "fails", "leaves_copies")
+        x, y = np.ones(7 * 256, np.float32), np.zeros(3 * 256, np.float32)
+        for order in ("forward", "reverse", "random", "warps"):  # each a first launch of this width: the later ones find room
+            for width in (64, 512, 1024):
+                case(f"votes {{order}} {{width}}", votes, (1,), (width,), x, np.zeros(1024, np.float32), order=order)
+            for heading, kernel, arguments in (("fails", fails, (np.zeros(1024, np.float32), INT(700))), ("leaves", leaves, (x, x.copy()))):
+                try:
+                    case(f"{{heading}} {{order}}", kernel, (1,), (1024,), *arguments, order=order)
+                except KernelFault as fault:
+                    print(str(fault).partition(":")[0])
+                else:
+                    raise AssertionError(heading)
+            case(f"copies {{order}}", copies, (1,), (256,), x, y, INT(3), order=order)
+            assert (y == 1).all()
+        print("== end")
+        """
+    found = reports_by_case(code, "thread")
+    assert len(found) == 4 * 6 + 1
+    assert not any(found.values()), {heading: reports for heading, reports in found.items() if reports}
+
+
 def test_the_first_error_ends_the_process():
     code = PREAMBLE + textwrap.dedent(
         """

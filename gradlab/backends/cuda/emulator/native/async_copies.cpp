@@ -1,6 +1,8 @@
 // Which copies of which threads are in flight, and who may not touch what meanwhile (async_copies.h). Where there is a shadow (bounds.cpp) the
 // places that they go to are forbidden in it, by 0xe0 and how many of them share the eight bytes; an access is then looked at byte by byte.
-#include <vector>
+//
+// They lie in one store of a fixed size, linked by numbers: nothing is moved or freed while threads take turns. The thread sanitizer, which is
+// not told of this file's accesses, would see those of the library's functions, and take a vector that several threads grow for a race.
 #include "scheduler.h"
 
 extern "C" uint64_t gradlab_emulator_shadow;
@@ -12,10 +14,13 @@ struct Flight {
     Landing landing;
     Site site;
     const char* from;
-    unsigned taken, group;
+    unsigned taken, group, next;  // next: the thread's next one, or the next free place
 };
 
-std::vector<Flight> flights[most_threads];
+constexpr unsigned most_flights = 1u << 16;  // a block has at most 227 KiB to copy four bytes at a time to
+Flight flights[most_flights];                // the first is none
+unsigned first_of[most_threads], last_of[most_threads];
+unsigned fresh = 1, returned = 0;  // the first place that was never taken; the last one that was given back
 unsigned groups[most_threads];  // committed so far
 unsigned due[most_threads];     // groups before this one land now
 size_t in_flight = 0;
@@ -41,26 +46,29 @@ void mark(const Flight& flight, int step) {
 }  // namespace
 
 void copies_forget() {
-    if (in_flight)
-        for (std::vector<Flight>& of_thread : flights) {
-            for (const Flight& flight : of_thread) mark(flight, -1);
-            of_thread.clear();
-        }
+    if (in_flight) {
+        for (unsigned first : first_of)
+            for (unsigned at = first; at; at = flights[at].next) mark(flights[at], -1);
+        memset(first_of, 0, sizeof first_of);
+    }
+    fresh = 1, returned = 0;
     memset(groups, 0, sizeof groups);
     memset(due, 0, sizeof due);
 }
 
 void copies_left(int thread) {
-    if (!in_flight || flights[thread].empty()) return;
-    fail(&flights[thread].front().site, thread, "the thread returns while %zu of its asynchronous copies are in flight; it has to await them",
-         flights[thread].size());
+    unsigned count = 0;
+    for (unsigned at = first_of[thread]; at; at = flights[at].next) ++count;
+    if (!count) return;
+    fail(&flights[first_of[thread]].site, thread, "the thread returns while %u of its asynchronous copies are in flight; it has to await them", count);
 }
 
 bool touches_flight(const char* address, size_t size, const char* access) {
     if (!in_flight) return false;
     Scheduler& s = scheduler;
     for (int thread = 0; thread < s.count; ++thread)
-        for (const Flight& flight : flights[thread]) {
+        for (unsigned at = first_of[thread]; at; at = flights[at].next) {
+            const Flight& flight = flights[at];
             if (address + size <= flight.landing.to || address >= flight.landing.to + flight.landing.bytes) continue;
             const uint3 other = s.threads[thread].index;
             char whose[64] = "its own";
@@ -93,8 +101,18 @@ void copy_begins(Site site, const void* to, const void* from, unsigned bytes, un
 
 void copy_begun(Site site, const Landing& landing, const void* from, unsigned taken) {
     const int thread = scheduler.current;
-    flights[thread].push_back({landing, site, static_cast<const char*>(from), taken, groups[thread]});
-    mark(flights[thread].back(), 1);
+    unsigned at = returned;
+    if (at) returned = flights[at].next;
+    else if (fresh < most_flights) at = fresh++;
+    else {
+        fail(&site, thread, "%u asynchronous copies of one block are in flight; await some of them first", most_flights - 1);
+        for (;;) to_scheduler();
+    }
+    flights[at] = {landing, site, static_cast<const char*>(from), taken, groups[thread], 0};
+    if (first_of[thread]) flights[last_of[thread]].next = at;
+    else first_of[thread] = at;
+    last_of[thread] = at;
+    mark(flights[at], 1);
 }
 
 void copies_committed() { ++groups[scheduler.current]; }
@@ -106,10 +124,12 @@ void copies_awaited(unsigned most) {
 
 bool next_landing(Landing& landing) {
     Scheduler& s = scheduler;
-    std::vector<Flight>& own = flights[s.current];
-    if (own.empty() || own.front().group >= due[s.current]) return false;
-    const Flight first = own.front();
-    own.erase(own.begin());
+    const unsigned at = first_of[s.current];
+    if (!at || flights[at].group >= due[s.current]) return false;
+    const Flight first = flights[at];
+    first_of[s.current] = first.next;
+    flights[at].next = returned;
+    returned = at;
     mark(first, -1);
     if (memcmp(first.from, first.landing.words, first.taken) != 0) {
         fail(&first.site, s.current, "what an asynchronous copy reads has changed before it was awaited");

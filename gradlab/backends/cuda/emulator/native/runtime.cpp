@@ -188,6 +188,8 @@ void run_block() {
     variables = nullptr;
     static_bytes = 0;
     s.finished = 0;
+    s.batch.reserve(most_threads);  // before threads take turns: what they grow, the thread sanitizer would take for a race of theirs
+    s.ready.reserve(most_threads);
     s.ready.resize(size_t(s.count));
     std::iota(s.ready.begin(), s.ready.end(), 0);
     for (int i = 0; i < s.count; ++i) {
@@ -279,6 +281,9 @@ void fail(const Site* site, int thread, const char* format, ...) {
     const uint3 where = thread >= 0 ? s.threads[thread].index : uint3{0, 0, 0};
     fault.thread[0] = where.x, fault.thread[1] = where.y, fault.thread[2] = where.z;
     fault.block[0] = blockIdx.x, fault.block[1] = blockIdx.y, fault.block[2] = blockIdx.z;
+#if GRADLAB_EMULATOR_TSAN
+    if (s.current >= 0) __tsan_release(&launch_sync);  // the thread does not come to its end: what it wrote here the host reads
+#endif
 }
 
 void to_scheduler() {
