@@ -18,10 +18,10 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import apply, refresh, wrap
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, next_sequence
-from gradlab.autograd.recall import scalar
-from gradlab.dispatch import by_kernel, kernels, remembered
+from gradlab.autograd.recall import BOTH, LEFT, ONE, OTHER, RIGHT, Broadcasts, Loops, rounds_once, scalar
+from gradlab.dispatch import by_kernel
 from gradlab.dtype import BOOL, EXACT, FLOAT32, FLOAT64
-from gradlab.op import Op
+from gradlab.op import NEVER, Op
 from gradlab.quiet import quietly, run
 from gradlab.spec import ShapeError, Spec, broadcast_bool, broadcast_shapes, same_bool
 from gradlab.strides import beside, dense_order, inverse_order
@@ -45,25 +45,6 @@ def laid(out: Any, *operands: Any) -> Any:
         return out
     order = dense_order(out.shape, strides, out.dtype.itemsize)
     return np.array(out, order="C") if order is None else out.transpose(order).copy().transpose(inverse_order(order))
-
-
-class Loops(dict[Any, Any]):
-    """What runs an elementwise row on arrays of any size that lie row by row, by which inputs are numbers and by dtype; or None. A call
-    gives -1 where it has done so."""
-
-    def __init__(self, op: Op) -> None:
-        self.op = op
-        remembered.append(self)
-
-    def __missing__(self, key: tuple[tuple[bool, ...], bool]) -> Any:
-        single, double = key
-        found = self[key] = kernels().of_any_size(self.op, FLOAT64 if double else FLOAT32, single)
-        return found
-
-
-ONE, BOTH, LEFT, RIGHT = (  # which inputs are numbers, by float32 and float64
-    tuple([(single, double) for double in (False, True)]) for single in ((False,), (False, False), (True, False), (False, True))
-)
 
 
 def whole(op: Op) -> Callable[..., Any]:
@@ -180,7 +161,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     keeps_none, crossed = formulas.keeps(op)
     asks_y = formulas.output_asked(op)
     result = np.dtype(bool) if op.rule is broadcast_bool else None
-    loops, exact = Loops(op), whole(op)
+    loops, spread, exact, any_size = Loops(op), Broadcasts(op), whole(op), rounds_once(op)
 
     def call(a: Any, b: Any) -> Any:
         mode = current()
@@ -200,7 +181,8 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         if b._meta is not None:
             refresh(b)
         try:
-            if (x.size >= op.pays or y.size >= op.pays) and (out := large(x, y, dtype)) is not None:
+            left, right = x.size, y.size  # few elements of different sizes are asked about as well
+            if (left >= op.pays or (left != right and (right >= op.pays or right != 1 != left))) and (out := large(x, y, dtype)) is not None:
                 pass
             elif is_ufunc:
                 out = run(cpu, x, y)
@@ -245,10 +227,21 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         return t
 
     def large(x: Any, y: Any, dtype: Any) -> Any:
-        shape = x.shape
-        if shape != y.shape:
-            joint_shape(x, y)
-        elif (loop := loops[BOTH[dtype is FLOAT64]]) is not None:
+        shape, other = x.shape, y.shape
+        if shape != other:
+            if x.size < op.pays > y.size and (not any_size or op.pays == NEVER):
+                return None
+            kept = spread[shape, other, dtype]
+            if kept[0] is not None:
+                out = empty(kept[1], result or dtype)
+                if (done := kept[0](x, y, out)) == -1:
+                    return out
+                if done == OTHER and (found := spread.otherwise(kept, x, y, out)) is not None:
+                    return found
+            if x.size < op.pays > y.size:
+                return None
+            return by_kernel(op, (x, y), {})
+        if (loop := loops[BOTH[dtype is FLOAT64]]) is not None:
             out = empty(shape, result or dtype)
             if loop(x, y, out) == -1:
                 return out

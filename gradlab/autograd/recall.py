@@ -12,13 +12,18 @@ import numpy as np
 from numpy import empty, ndarray
 
 from gradlab.dispatch import by_kernel, kernels, remembered
-from gradlab.dtype import COMPLEX, HALF, get_default_dtype, immediate
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, HALF, get_default_dtype, immediate
+from gradlab.kernel import Elementwise, is_dear
 from gradlab.op import Op
 from gradlab.quiet import quietly
-from gradlab.spec import Spec
+from gradlab.spec import ShapeError, Spec, broadcast_shapes
 
 KEPT_SHAPES = 256  # for each row
 KEPT = 4096  # calls of the general path
+OTHER = -3  # what a kernel says of arrays that lie otherwise than it takes
+ONE, BOTH, LEFT, RIGHT = (  # which inputs are numbers, by float32 and float64
+    tuple([(single, double) for double in (False, True)]) for single in ((False,), (False, False), (True, False), (False, True))
+)
 
 # The inputs' and the outputs' Specs; what runs the row on arrays that lie row by row (`kernels().of_rows`), None, or UNASKED; and, of the
 # general path, what becomes of the inputs: None, or for each its dtype where it is cast or a number.
@@ -141,3 +146,57 @@ def results(op: Op, inferred: Inferred, arrays: list[Any], params: dict[str, Any
     outs = [empty(shape, dtype) for shape, dtype in inferred[1]]
     quietly(op.cpu, *arrays, *outs, **params)
     return outs
+
+
+class Loops(dict[Any, Any]):
+    """What runs an elementwise row on arrays of any size that lie row by row, by which inputs are numbers and by dtype; or None. A call
+    gives -1 where it has done so."""
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        remembered.append(self)
+
+    def __missing__(self, key: tuple[tuple[bool, ...], bool]) -> Any:
+        single, double = key
+        found = self[key] = kernels().of_any_size(self.op, FLOAT64 if double else FLOAT32, single)
+        return found
+
+
+class Broadcasts(dict[Any, Any]):
+    """What runs a row on two arrays whose shapes differ and that lie row by row, by shapes and dtype: a function of both and the result,
+    which gives -1 where it has done so, OTHER where they lie otherwise; or None. Then the result's shape; the same function for the strides
+    that were met last; and those for which there is none."""
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        remembered.append(self)
+
+    def __missing__(self, key: Any) -> Any:
+        first, second, dtype = key
+        try:
+            shape = broadcast_shapes(first, second)
+        except ShapeError as error:
+            raise ShapeError(f"{self.op.name}: {error}") from None
+        if len(self) >= KEPT_SHAPES:
+            self.clear()
+        found = self[key] = [kernels().of_rows(self.op, (ndarray(first, dtype), ndarray(second, dtype)), {}), shape, None, None]
+        return found
+
+    def otherwise(self, kept: Any, x: Any, y: Any, out: Any) -> Any:
+        """The result of arrays that lie otherwise than the last ones, written to `out`, or None. What did it is asked first next time."""
+        run = kept[2]
+        if run is None or run(x, y, out) != -1:
+            strides = x.strides, y.strides
+            if strides == kept[3]:
+                return None
+            run = kernels().of_strides(self.op, (x, y))
+            if run is None or run(x, y, out) != -1:
+                kept[3] = strides
+                return None
+        kept[0], kept[2] = run, kept[0]
+        return out
+
+
+def rounds_once(op: Op) -> bool:
+    """Whether a kernel has the bits of NumPy's function, so that arrays of any size may go to one."""
+    return isinstance(op.cpu, np.ufunc) and isinstance(op.cuda, Elementwise) and not is_dear(op.cuda.expression)

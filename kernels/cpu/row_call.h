@@ -11,10 +11,12 @@ extern "C" int64_t gradlab_run(const Task* tasks, int64_t first, int64_t last, c
 // A row: its tasks, whose bases are work space, the status, and then the arrays. word: where an array object keeps the address of its elements, which
 // are to lie at multiples of `aligned` bytes. dense: bits of the arrays that have to lie row by row without gaps. each: where it is not 0, one
 // loop over arrays of one size or of one element (bits `single`), whatever that size, which is the first of `parameters` numbers; so many elements
-// are worth a thread. large: whether other threads of Python may run meanwhile.
+// are worth a thread. large: whether other threads of Python may run meanwhile. strides: where it is given, of each input how many dimensions it has
+// and then its strides in bytes, which it has to have.
 struct Row {
   const Task* tasks;
-  int64_t count, arrays, scratch, word, aligned, dense, single, each, parameters, large;
+  int64_t count, arrays, scratch, word, aligned, dense, single, each, parameters, large, inputs;
+  const int64_t* strides;
 };
 
 namespace {
@@ -41,6 +43,19 @@ inline int64_t elements(char** array) {
   return n;
 }
 
+// Whether the inputs lie as the row says. An array object keeps its strides behind its sizes.
+inline bool as_strided(const Row* row, char** const* objects) {
+  const int64_t* wanted = row->strides;
+  for (int64_t i = 0; i < row->inputs; ++i) {
+    const int64_t n = *wanted++;
+    const int64_t* const strides = (const int64_t*)objects[i][python.sizes + 1];
+    if (*(const int*)(objects[i] + python.dimensions) != n) return false;
+    for (int64_t d = 0; d < n; ++d)
+      if (strides[d] != *wanted++) return false;
+  }
+  return true;
+}
+
 inline int64_t run_row(const Row* row, char** const* objects, int64_t threads, bool may_wait) {
   char* bases[MAX_PLACES + 2];
   int64_t status[8] = {};
@@ -49,6 +64,7 @@ inline int64_t run_row(const Row* row, char** const* objects, int64_t threads, b
     if ((uintptr_t)bases[2 + i] % (uintptr_t)row->aligned != 0) return NO_ROOM;
     if ((row->dense >> i & 1) != 0 && (*(const int*)(objects[i] + python.flags) & 1) == 0) return OTHER;
   }
+  if (row->strides != nullptr && !as_strided(row, objects)) return OTHER;
   bases[0] = nullptr;
   bases[1] = (char*)status;
   Task one;

@@ -30,6 +30,7 @@ class Row(ctypes.Structure):
         ("tasks", ctypes.c_void_p), ("count", ctypes.c_int64), ("arrays", ctypes.c_int64), ("scratch", ctypes.c_int64),
         ("word", ctypes.c_int64), ("aligned", ctypes.c_int64), ("dense", ctypes.c_int64), ("single", ctypes.c_int64),
         ("each", ctypes.c_int64), ("parameters", ctypes.c_int64), ("large", ctypes.c_int64),
+        ("inputs", ctypes.c_int64), ("strides", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -47,14 +48,15 @@ class _Method(ctypes.Structure):
 
 
 def array_words() -> tuple[int, int, int]:
-    """Where an array object keeps the number of its dimensions, its sizes, and its flags, in words: behind the address of its elements, as
-    `PyArrayObject` says. Unsupported for a NumPy whose arrays are other: there NumPy computes."""
+    """Where an array object keeps the number of its dimensions, its sizes (then its strides) and its flags, in words: behind the address of
+    its elements, as `PyArrayObject` says. Unsupported for a NumPy whose arrays are other: there NumPy computes."""
     word = pointer_word()
     for array in (np.empty((3, 5), np.int8), np.empty((4, 6, 2), np.float64)[:, ::2], np.empty(7)[::-1]):
         words = (ctypes.c_size_t * (word + 8)).from_address(id(array))
-        sizes = ctypes.cast(words[word + 2], ctypes.POINTER(ctypes.c_int64))
-        found = words[word + 1] & 0xFFFFFFFF, tuple(sizes[: array.ndim]), words[word + 6] & 0xFFFFFFFF
-        if found != (array.ndim, array.shape, array.flags.num & 0xFFFFFFFF) or (array.flags.num & 1) != array.flags.c_contiguous:
+        sizes, strides = (ctypes.cast(words[word + i], ctypes.POINTER(ctypes.c_int64))[: array.ndim] for i in (2, 3))
+        found = words[word + 1] & 0xFFFFFFFF, tuple(sizes), tuple(strides), words[word + 6] & 0xFFFFFFFF
+        flags = array.flags
+        if found != (array.ndim, array.shape, array.strides, flags.num & 0xFFFFFFFF) or (flags.num & 1) != flags.c_contiguous:
             raise Unsupported("arrays of this NumPy are laid out otherwise than was known when this was written")
     return word + 1, word + 2, word + 6
 

@@ -69,8 +69,10 @@ class Plan:
 
     __slots__ = ("call", "made")
 
-    def __init__(self, tasks: Sequence[TaskSpec], ctx: Lowering, places: Sequence[Place], made: list[Made], **how: int) -> None:
-        """how: `dense` of Row, or what else there is of a loop of any size."""
+    def __init__(
+        self, tasks: Sequence[TaskSpec], ctx: Lowering, places: Sequence[Place], made: list[Made], strides: Any = None, **how: int
+    ) -> None:
+        """strides, how: `strides` and `dense` of Row, or what else there is of a loop of any size."""
         table = (Task * len(tasks))()
         kept: list[Any] = [table]
         behind = -(-ctx.scratch_size // 64) * 64
@@ -88,7 +90,9 @@ class Plan:
         size = behind + sum(ctx.reserved)
         large = any(task.widest > 1 for task in tasks) or max([p.size for p in places], default=0) >= LARGE
         row = Row(ctypes.addressof(table), len(tasks), len(places), size, pointer_word(), aligned, large=large, **how)
-        self.call = callable_of(row, *kept)
+        if strides is not None:
+            row.inputs, row.strides = len(places) - len(made), strides.ctypes.data
+        self.call = callable_of(row, strides, *kept)
         self.made = made
 
 
@@ -206,10 +210,25 @@ def of_any_size(op: Op, dtype: Any, single: Sequence[bool] = (False,)) -> Known:
     return None if plan is None else plan.call
 
 
+def of_strides(op: Op, arrays: Sequence[Any]) -> Known:
+    """What runs a row without parameters on arrays of these shapes, dtypes and strides into a result that lies row by row; None where no
+    kernel does. It gives `calling.OTHER`, having done nothing, on arrays of other strides; shapes are not looked at."""
+    if not _kernels_lie_ready():
+        return None
+    strides = np.array([n for a in arrays for n in (a.ndim, *a.strides)], np.int64)
+    try:
+        plan = planned(op, arrays, {}, strides=strides)
+    except Unsupported:
+        plan = None
+    _keep(("strides", *key_of(op, arrays, {})), plan)
+    return None if plan is None or plan.made[0][2] is not None else plan.call
+
+
 def planned(
-    op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None, dense: int = 0, single: int | None = None
+    op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None, dense: int = 0, single: int | None = None,
+    strides: Any = None,
 ) -> Plan:
-    """A plan. Unsupported where no kernel takes the call. dense: `Row.dense`; single: of a loop of any size `Row.single`."""
+    """A plan. Unsupported where no kernel takes the call. dense: `Row.dense`; single, strides: likewise."""
     specs = [None if a is None else Spec(a.shape, a.dtype) for a in arrays]
     found = op.specs(*specs, **params)
     if len(arrays) + len(found) > MOST or any(s.dtype.isnative is False for s in (*found, *(s for s in specs if s is not None))):
@@ -242,7 +261,7 @@ def planned(
     call = Call(op, tuple(inputs), params, tuple(results))
     tasks = lowered(call, ctx)
     if single is None:
-        return Plan(tasks, ctx, places, made, dense=dense)
+        return Plan(tasks, ctx, places, made, dense=dense, strides=strides)
     if len(tasks) != 1 or op.name in LOWERED or not ctx.generates or len(tasks[0].parameters) > NUMBERS:
         raise Unsupported
     each = max(1, int(WORTH / cost(call)))

@@ -22,7 +22,7 @@ from gradlab.op import Op
 
 OUTER = 3  # dimensions around the innermost one
 BLOCK = 512  # elements that are looked at before they are computed with
-SHORT = 16  # an innermost dimension that is not worth a loop of its own
+SHORT, FEW = 16, 1 << 12  # an innermost dimension that is not worth a loop of its own, unless there are few elements
 
 
 def lower(call: Call, ctx: Lowering) -> list[TaskSpec]:
@@ -41,7 +41,7 @@ def lower(call: Call, ctx: Lowering) -> list[TaskSpec]:
     sizes, steps = merged(in_order(y.shape, order), strides)
     sizes, steps = sizes or [1], [s or [1] for s in steps]
     inner = tuple(s[0] for s in steps)
-    if len(sizes) > OUTER + 1 or not set(inner) <= {0, 1} or inner[0] != 1 or (len(sizes) > 1 and sizes[0] < SHORT):
+    if len(sizes) > OUTER + 1 or not set(inner) <= {0, 1} or inner[0] != 1 or (len(sizes) > 1 and sizes[0] < SHORT and y.size > FEW):
         raise Unsupported
     dtypes = tuple(x.spec.dtype for x in call.inputs)
     text, given = kernel_text(call.op, dtypes, y.dtype, inner[1:], call.params)
@@ -88,9 +88,10 @@ def kernel_text(
         "  if (outer == 1) {", "    const Share mine = share(v[0], part, parts, 64);",
         f"    row(y, {', '.join(f'a{i}' for i in arrays)}, mine.first, mine.last);", "    return;", "  }",
         "  const Share mine = share(outer, part, parts);",
+        "  int64_t i1 = mine.first % v[1], i2 = mine.first / v[1] % v[2], i3 = mine.first / v[1] / v[2];",
         "  for (int64_t o = mine.first; o < mine.last; ++o) {",
-        "    const int64_t i1 = o % v[1], i2 = o / v[1] % v[2], i3 = o / v[1] / v[2];",
         f"    row({', '.join(_moved(i) for i in range(-1, len(dtypes)))}, 0, v[0]);",
+        "    if (++i1 == v[1]) {", "      i1 = 0;", "      if (++i2 == v[2]) i2 = 0, ++i3;", "    }",
         "  }", "}", "}  // namespace gradlab",
     ]  # fmt: skip
     return "\n".join(text), given
