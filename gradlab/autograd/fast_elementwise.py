@@ -181,8 +181,8 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         if b._meta is not None:
             refresh(b)
         try:
-            left, right = x.size, y.size  # few elements of different sizes are asked about as well
-            if (left >= op.pays or (left != right and (right >= op.pays or right != 1 != left))) and (out := large(x, y, dtype)) is not None:
+            one, other = x.size, y.size  # few elements of different sizes are asked about as well
+            if (one >= op.pays or (one != other and (other >= op.pays or other != 1 != one))) and (out := large(x, y, dtype)) is not None:
                 pass
             elif is_ufunc:
                 out = run(cpu, x, y)
