@@ -35,8 +35,8 @@ class Sum:
         self.dtype, self.parts = first._array.dtype, [first, second]
 
     def __add__(self, more: Any) -> Sum:
-        """With another gradient, or another Sum."""
-        parts = [widened(x) for x in (*self.parts, *(more.parts if type(more) is Sum else (more,)))]
+        """With another gradient."""
+        parts = [widened(x) for x in (*self.parts, more)]
         self.parts = [sum(parts[1:], parts[0])]
         return self
 

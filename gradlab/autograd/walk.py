@@ -148,7 +148,7 @@ class Walk:
     def half(self, old: Any, gradient: Any) -> Sum:
         """Two gradients of a half tensor as a Sum, which stays open for more."""
         self.sums = True
-        return gradient + old if type(gradient) is Sum else Sum(old, gradient)
+        return Sum(old, gradient)
 
     def watched(self, keep: Callable[[Any], None]) -> list[Watcher]:
         """Ask the watchers which leaves they wait for. Returns those who take part."""

@@ -45,7 +45,7 @@ ROOMS = {
             sparse vmap trace_training compile meta_device native_eager recall node_counts kinds/library_writes kinds/contexts_end
             kinds/gradients_read kinds/numbers_beside_half_types kinds/stale_views kinds/code_in_backward kinds/refusals kinds/half_units
             kinds/result_layouts graph_api private_names amp_cuda kinds/half_sums kinds/ways_to_a_result kinds/contexts_off
-            kinds/types_of_rows kinds/kept_values
+            kinds/types_of_rows kinds/kept_values kinds/gradients_own_memory
         """),
     ),
     "passes": Room(
@@ -64,6 +64,13 @@ ROOMS = {
             compile_guards kinds/stale kinds/stale_not compile compile_calls compile_stranger
             compile_effects compile_twice compile_callables guard_conditions probed_layouts kinds/gradients_read
             kinds/argument_structures
+        """),
+    ),
+    "training": Room(
+        ("gradlab/optim/*.py", "gradlab/optim/lr_scheduler/*.py", "gradlab/utils/data/*.py"),
+        tests("""
+            optim* lr_scheduler lbfgs data data_types dataloader_workers prefetch kinds/pairs_of_options kinds/schedulers_resumed
+            kinds/optimizer_switches kinds/shared_arguments
         """),
     ),
     "native": Room(
