@@ -84,8 +84,8 @@ def test_gradients_of_chosen_inputs_are_theirs(path):
 
 
 HELD = {
-    "itself": lambda g: g, "detached": lambda g: g.detach(), "array": lambda g: g.numpy(), "part": lambda g: g[0], "turned": lambda g: g.t(),
-    "part of the array": lambda g: g.numpy()[:, 1],
+    "itself": lambda g: g, "detached": lambda g: g.detach(), "array": lambda g: g.numpy(), "part": lambda g: g[0],
+    "turned": lambda g: g.t(), "part of the array": lambda g: g.numpy()[:, 1],
 }  # fmt: skip
 
 
@@ -138,6 +138,24 @@ def test_a_retained_gradient_is_that_of_the_newest_value():
     base.t_()
     (base * gl.arange(6.0).reshape(3, 2)).sum().backward()
     assert base.grad.tolist() == [[0, 1], [2, 3], [4, 5]] and x.grad.tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_a_result_that_is_turned_without_recording_stays_in_its_graph():
+    x, base = graph()
+    with gl.no_grad():
+        base.t_()
+    (base * gl.arange(6.0).reshape(3, 2)).sum().backward()
+    assert x.grad.tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_an_accumulator_called_by_hand_copies():
+    x, _ = graph()
+    accumulate, given = (x * 1).grad_fn.next_functions[0][0], gl.ones(2, 3)
+    accumulate(given)
+    x.grad.mul_(5)
+    assert given.tolist() == [[1, 1, 1]] * 2
+    accumulate(given)
+    assert x.grad.tolist() == [[6, 6, 6]] * 2 and given.tolist() == [[1, 1, 1]] * 2
 
 
 def test_views_made_without_recording_are_refused_as_such():

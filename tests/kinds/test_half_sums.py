@@ -3,6 +3,9 @@
 import pytest
 
 import gradlab as gl
+from gradlab.autograd.record import bind
+from gradlab.autograd.rounding import roundings_of
+from gradlab.ops import ROWS
 
 PARTS = {gl.float16: (1.0, 2.0**-11, 2.0**-11), gl.bfloat16: (1.0, 2.0**-8, 2.0**-8)}  # each alone is lost beside 1
 
@@ -113,3 +116,25 @@ WAYS = [f for name, f in list(globals().items()) if name.startswith(("of_", "ask
 def test_three_gradients_are_rounded_once(way, dtype):
     found = way(dtype)
     assert found.dtype == dtype and tuple(found.tolist()) == expected(dtype)
+
+
+BROADCAST = sorted(n for n, op in ROWS.items() if roundings_of(op) == 1 and op.promote and len(op.inputs) == 2 and not op.params)
+
+
+@pytest.mark.parametrize("dtype", PARTS, ids=str)
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_gradient_of_what_was_broadcast_is_rounded_once(dtype, place):
+    assert {"mul"} <= set(BROADCAST)
+    gl.manual_seed(0)
+    one, many, weights = ((gl.rand(n) + 0.5).to(dtype) for n in (1, 3000, 3000))
+    weights = gl.cat([weights[:1500], -weights[:1500] * 0.996])  # most of the sum cancels
+    for name in BROADCAST:
+        found = []
+        for kind in (dtype, gl.float32):
+            x, y = one.to(kind).requires_grad_(), many.to(kind)
+            z = bind(ROWS[name])(*((x, y) if place == 0 else (y, x)))
+            if z.dtype == kind and z.requires_grad:
+                z.backward(weights.to(kind))
+                found.append(x.grad.float().item())
+        if found:
+            assert found[0] == pytest.approx(found[1], rel=2 * gl.finfo(dtype).eps, abs=1e-6), name
