@@ -118,13 +118,13 @@ def test_three_gradients_are_rounded_once(way, dtype):
     assert found.dtype == dtype and tuple(found.tolist()) == expected(dtype)
 
 
-BROADCAST = sorted(n for n, op in ROWS.items() if roundings_of(op) == 1 and op.promote and len(op.inputs) == 2 and not op.params)
+BROADCAST = ("fmax", "fmin", "maximum", "minimum", "mul", "relu_backward")  # gradients that round once, but for the sum
 
 
 @pytest.mark.parametrize("dtype", PARTS, ids=str)
 @pytest.mark.parametrize("place", [0, 1])
 def test_the_gradient_of_what_was_broadcast_is_rounded_once(dtype, place):
-    assert {"mul"} <= set(BROADCAST)
+    assert {roundings_of(ROWS[name]) for name in BROADCAST} == {1}
     gl.manual_seed(0)
     one, many, weights = ((gl.rand(n) + 0.5).to(dtype) for n in (1, 3000, 3000))
     weights = gl.cat([weights[:1500], -weights[:1500] * 0.996])  # most of the sum cancels
@@ -135,6 +135,6 @@ def test_the_gradient_of_what_was_broadcast_is_rounded_once(dtype, place):
             z = bind(ROWS[name])(*((x, y) if place == 0 else (y, x)))
             if z.dtype == kind and z.requires_grad:
                 z.backward(weights.to(kind))
-                found.append(x.grad.float().item())
-        if found:
+                found += [] if x.grad is None else [x.grad.float().item()]
+        if len(found) == 2:
             assert found[0] == pytest.approx(found[1], rel=2 * gl.finfo(dtype).eps, abs=1e-6), name
