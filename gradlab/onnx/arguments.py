@@ -63,9 +63,11 @@ def input_names(model: Any, structure: Any, given: Sequence[str] | None) -> list
 
 
 def output_names(model: Any, structure: Any, given: Sequence[str] | None) -> list[str]:
-    """The outputs' names: those given, those of a loaded file, or "output", "output_0", a dict's keys, a named tuple's fields."""
+    """The outputs' names: those given, those of a loaded file (of a sequence that is a result with numbers behind), or "output", "output_0",
+    a dict's keys, a named tuple's fields."""
     if given is None and isinstance(model, OnnxModel):
-        given = model.output_names
+        results = [structure] if len(model.output_names) == 1 else structure[1]
+        return named("output_names", [n for name, part in zip(model.output_names, results) for n in paths(part, name)], None)
     keyed = structure != LEAF and (has_keys(structure[0]) or hasattr(structure[0], "_fields"))
     return named("output_names", list(paths(structure, "" if keyed else "output")), given)
 

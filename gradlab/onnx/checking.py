@@ -173,6 +173,9 @@ def verify(path: Path, cases: Sequence[Case], names: Sequence[str], random: set[
         inputs = {k: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for k, a in case.inputs.items()}
         where = f" with {case.sizes}" if case.sizes else ""
 
+        if len(case.results) != len(names):
+            raise ExportError(f"onnx.export: the file has {len(names)} results, and{where} the model gives {len(case.results)}")
+
         def worst_of(found: list[Any], case: Case = case, where: str = where) -> float:
             results, limits = zip(names, found, case.results, strict=True), (tolerance, inner)
             return max([compared(n, got, want, n in random, limits, runner.title, where) for n, got, want in results], default=0.0)

@@ -131,6 +131,14 @@ def is_dynamic(value: Any) -> bool:
     return hasattr(value, "expr")
 
 
+FAR = 1 << 60  # above every size
+
+
+def excess(value: Any) -> Any:
+    """A number where it is positive, else 0. What depends on open sizes stays an expression of them: its sign is a floor division."""
+    return value * (1 + value // FAR) if is_dynamic(value) else max(value, 0)
+
+
 def ints(value: Any) -> list[int] | None:
     """Plain integers of an attribute or a host value, sizes that are not known yet among them; None stays None."""
     return None if value is None else [v if is_dynamic(v) else int(v) for v in np.asarray(value).reshape(-1)]

@@ -89,6 +89,7 @@ def trace(function: Callable[..., Any], *example: Any, dynamic: Mapping[int, Map
     """Run `function` once over Symbols of the example's shapes and dtypes; nothing outside changes. Arguments nest in lists, tuples, dicts.
 
     Tensors that the function uses and that are not arguments are state: read at each run, and written where the function writes them.
+    One tensor passed twice is two arguments of the program.
     dynamic: sizes that may differ from the example's, by tensor (in the order of the arguments) and dimension: {0: {0: "batch"}}. One name
     is one size. A name alone stands for some large number in the traced code; `dims.unknown("time", 16)` says what comparisons see.
     Raises TraceError where the function reads a value or uses an operation whose result's size depends on values.
@@ -96,8 +97,12 @@ def trace(function: Callable[..., Any], *example: Any, dynamic: Mapping[int, Map
     tensors, structure = flatten(example)
     tracer = Tracer(tensors[0].device) if tensors else Tracer()
     staged = []
+    seen: set[int] = set()
     for i, tensor in enumerate(tensors):
-        twin = wrap(tracer.argument(tensor._array, _with(tensor._array.shape, (dynamic or {}).get(i, {}))))
+        again = id(tensor._array) in seen  # one tensor as two arguments: the program is given two
+        array = _copy(tensor._array) if again else tensor._array
+        seen.add(id(array))
+        twin = wrap(tracer.argument(array, _with(array.shape, (dynamic or {}).get(i, {}))))
         twin._edge = LEAF if tensor._edge is not None else None
         staged.append(twin)
     token = enter(current().replace(tracer=tracer))

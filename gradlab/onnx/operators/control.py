@@ -68,6 +68,8 @@ def loop(node: Node, most: Any, condition: Any, *state: Any) -> Any:
     if _traced(most, condition) and not columns:
         return _while(node, most, condition, state)
     going = True if condition is None else bool(number(read(node, condition, "the number of turns")))
+    if most is not None and is_dynamic(number(read(node, most, "the number of turns"))):
+        return _counted(node, number(most), going, state)
     last = None if most is None else int(number(read(node, most, "the number of turns")))
     values, turn = list(state), 0
     while going and (last is None or turn < last):
@@ -99,6 +101,31 @@ def _while(node: Node, most: Any, condition: Any, state: Sequence[Any]) -> Any:
 
     _, _, *found = gl.while_loop(lambda at, going, *_: going if limit is None else going & (at < limit), turn, start)
     return tuple(found)
+
+
+def _counted(node: Node, turns: Any, going: bool, state: Sequence[Any]) -> Any:
+    """A loop of as many turns as a size that a trace leaves open."""
+    body = node.get("body")
+    stacks = len(body.outputs) - 1 > len(state)
+
+    def turn(carry: Any, at: Any) -> Any:
+        again, *found = _run(node, body, [at, np.array(True), *carry])
+        if isinstance(again, gl.Tensor) or not bool(again):
+            raise _Ends
+        found = list(map(node.tensor, found))
+        return tuple(found[: len(carry)]), tuple(found[len(carry) :])
+
+    try:
+        carry, ys = gl.scan(turn, tuple(map(node.tensor, state)), gl.arange(turns if going else 0, device=node.device))
+    except _Ends:
+        if stacks:
+            raise node.refuse(f"how many turns are stacked is computed in the program{way_out(node)}") from None
+        return _while(node, np.asarray(turns, object), np.array(going), state)
+    return (*carry, *ys)
+
+
+class _Ends(Exception):
+    """A loop's body may end it."""
 
 
 @imports("Scan")

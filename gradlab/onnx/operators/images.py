@@ -12,14 +12,16 @@ import gradlab as gl
 from gradlab.nn import functional as F
 from gradlab.onnx.importing import Node, given, imports, ints, is_dynamic, read
 
-_COORDINATES: dict[str, Callable[[Any, float, int, float], Any]] = {
+_COORDINATES: dict[str, Callable[[Any, Any, int, int], Any]] = {
     "half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5,
     "asymmetric": lambda i, scale, n, m: i / scale,
     "align_corners": lambda i, scale, n, m: i * (n - 1) / (m - 1) if m > 1 else i * 0.0,
     "pytorch_half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5 if m > 1 else i * 0.0,
     "tf_half_pixel_for_nn": lambda i, scale, n, m: (i + 0.5) / scale,
-    "half_pixel_symmetric": lambda i, scale, n, m: n / 2 * (1 - math.floor(m) / m) + (i + 0.5) / scale - 0.5,
+    "half_pixel_symmetric": lambda i, scale, n, m: n / 2 * (1 - m / (n * scale)) + (i + 0.5) / scale - 0.5,
 }
+"""Where result i lies among the n elements of an axis that has m in the result: a whole number, as ONNX Runtime and PyTorch have it (ONNX's
+own cases of align_corners take n * scale, which need not be whole)."""
 
 
 _ROUNDING: dict[str, Callable[[Any], Any]] = {
@@ -33,16 +35,18 @@ def _cubic(t: Any, a: float) -> Any:
     return np.where(t <= 1, near, np.where(t < 2, a * (((t - 5) * t + 8) * t - 4), 0))
 
 
-def _weights(node: Node, n: int, size: int, scale: float, begin: float, end: float) -> Any:
+def _weights(node: Node, n: int, size: int, scale: Any, begin: float, end: float) -> Any:
     """What each of `size` results takes of `n` elements, as a matrix, and which results lie outside."""
     i = np.arange(size, dtype=np.float64)
+    mode = node.get("mode", "nearest")
+    if mode == "nearest":  # float32, as elsewhere: 3 / 0.6 is 5, and 4.9999998 in float64
+        i, scale = i.astype(np.float32), np.float32(scale)
     how = node.get("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
     if how == "tf_crop_and_resize":
         x = begin * (n - 1) + i * (end - begin) * (n - 1) / (size - 1) if size > 1 else np.full(1, 0.5 * (begin + end) * (n - 1))
     else:
-        x = _COORDINATES[how](i, scale, n, scale * n)
+        x = _COORDINATES[how](i, scale, n, size)
     outside = (x < 0) | (x > n - 1) if how == "tf_crop_and_resize" else np.zeros(size, bool)
-    mode = node.get("mode", "nearest")
     matrix = np.zeros((size, n))
     if mode == "nearest":
         rounding = node.get("nearest_mode", "round_prefer_floor" if node.opset >= 11 else "floor")
@@ -78,7 +82,8 @@ def _taken(node: Node, x: Any, axis: int, size: Any, scale: Any) -> Any:
     how = node.get("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
     if node.get("antialias", 0) or node.get("exclude_outside", 0) or how in ("tf_crop_and_resize", "half_pixel_symmetric"):
         raise node.refuse(f"the size of axis {axis} is left open, and {how}, antialias or exclude_outside may need it; keep it fixed")
-    place = _COORDINATES[how](gl.arange(size, device=x.device).to(gl.float64), scale, n, size)
+    exact = gl.float32 if mode == "nearest" else gl.float64  # as in _weights
+    place = _COORDINATES[how](gl.arange(size, device=x.device).to(exact), scale, n, size)
 
     def at(index: Any) -> Any:
         return x.index_select(axis, gl.clamp(index, 0, n - 1).to(gl.int64))

@@ -9,7 +9,7 @@ from typing import Any
 import gradlab as gl
 from gradlab.dtype import bool_
 from gradlab.nn import functional as F
-from gradlab.onnx.importing import Node, given, imports, number
+from gradlab.onnx.importing import Node, given, imports, ints, number
 from gradlab.onnx.operators.shapes import axes_of
 
 
@@ -99,7 +99,7 @@ def _hardmax(x: Any, dim: int) -> Any:
 @imports("TopK", host=(1,))
 def topk(node: Node, x: Any, k: Any = None) -> Any:
     """Equal ones in the order of their places."""
-    n, axis, largest = int(number(node.get("k") if k is None else k)), node.get("axis", -1), bool(node.get("largest", 1))
+    (n,), axis, largest = ints(node.get("k") if k is None else k) or [0], node.get("axis", -1), bool(node.get("largest", 1))
     values, at = gl.sort(x, axis, largest, stable=True)
     return values.narrow(axis, 0, n), at.narrow(axis, 0, n)
 

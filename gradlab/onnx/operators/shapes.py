@@ -11,7 +11,7 @@ import gradlab as gl
 from gradlab.dtype import DType
 from gradlab.nn import functional as F
 from gradlab.onnx import hosts
-from gradlab.onnx.importing import Node, given, imports, ints, is_dynamic, number, read
+from gradlab.onnx.importing import Node, excess, given, imports, ints, is_dynamic, number, read
 from gradlab.onnx.operators.elementwise import dtype_of
 
 
@@ -153,35 +153,35 @@ def pad(node: Node, x: Any, pads: Any = None, value: Any = None, axes: Any = Non
 
 def padded(x: Any, axis: int, low: int, high: int, mode: str, fill: Any) -> Any:
     """x with more (or, for negative numbers, fewer) elements before and behind along an axis."""
-    if low < 0 or high < 0:
-        x = x.narrow(axis, max(-low, 0), x.shape[axis] - max(-low, 0) - max(-high, 0))
-        low, high = max(low, 0), max(high, 0)
-    if not low and not high:
+    unsure = is_dynamic(low) or is_dynamic(high)
+    if unsure or low < 0 or high < 0:
+        before, behind = excess(-low), excess(-high)
+        x = x.narrow(axis, before, x.shape[axis] - before - behind)
+        low, high = excess(low), excess(high)
+    if not unsure and not low and not high:
         return x
     n = x.shape[axis]
     if mode == "constant":
         shapes = [(*x.shape[:axis], k, *x.shape[axis + 1 :]) for k in (low, high)]
         parts = [gl.full(s, fill, dtype=x.dtype, device=x.device) for s in shapes]
         return gl.cat([parts[0], x, parts[1]], axis)
-    at = np.arange(-low, n + high)
+    at = gl.arange(-low, n + high, device=x.device)
     if mode == "reflect":
-        period = max(2 * (n - 1), 1)
-        at = np.abs((at + n - 1) % period - (n - 1)) if n > 1 else at * 0
+        last = gl.full((), n - 1, dtype=gl.int64, device=x.device)
+        at = ((at + last) % (2 * last).clamp(min=1) - last).abs()
     elif mode == "circular":
         at = at % n
     else:
-        at = at.clip(0, n - 1)
-    return x.index_select(axis, gl.tensor(at.astype(np.int64), device=x.device))
+        at = at.clamp(0, n - 1)
+    return x.index_select(axis, at)
 
 
 @imports("CenterCropPad", host=(1,))
 def center_crop_pad(node: Node, x: Any, wanted: Any) -> Any:
     for axis, n in zip(node.get("axes", range(x.dim())), ints(wanted) or [], strict=True):
         axis, have = axis % x.dim(), x.shape[axis]
-        if n < have:
-            x = x.narrow(axis, (have - n) // 2, n)
-        else:
-            x = padded(x, axis, (n - have) // 2, n - have - (n - have) // 2, "constant", 0)
+        cut, more = excess(have - n), excess(n - have)
+        x = padded(x.narrow(axis, cut // 2, have - cut), axis, more // 2, more - more // 2, "constant", 0)
     return x
 
 
