@@ -116,3 +116,11 @@ def test_one_tensor_as_several_arguments(tmp_path):
 def test_a_number_of_results_that_follows_a_size_is_said(tmp_path):
     with pytest.raises(gl.onnx.ExportError, match="the file has 2 results, and with n=1 the model gives 1"):
         gl.onnx.export(lambda x: x.chunk(2, 1), gl.ones(3, 4), tmp_path / "m.onnx", dynamic={0: {1: "n"}}, check_sizes={"n": 1})
+
+
+def test_a_sequence_among_the_results_has_numbers_behind_its_name(tmp_path):
+    nodes = [make("SequenceConstruct", ["x", "x"], ["s"]), make("Neg", ["x"], ["y"])]
+    ends = [onnx.helper.make_tensor_sequence_value_info("s", 1, None), onnx.helper.make_tensor_value_info("y", 1, None)]
+    graph = onnx.helper.make_graph(nodes, "g", [onnx.helper.make_tensor_value_info("x", 1, [2])], ends)
+    loaded = gl.onnx.load(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8))
+    assert list(gl.onnx.export(loaded, gl.ones(2), tmp_path / "m.onnx").outputs) == ["s_0", "s_1", "y"]

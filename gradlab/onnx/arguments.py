@@ -63,7 +63,7 @@ def input_names(model: Any, structure: Any, given: Sequence[str] | None) -> list
 
 
 def output_names(model: Any, structure: Any, given: Sequence[str] | None) -> list[str]:
-    """The outputs' names: those given, those of a loaded file (of a sequence that is a result with numbers behind), or "output", "output_0",
+    """The outputs' names: those given, those of a loaded file (of a sequence among them with numbers behind), or "output", "output_0",
     a dict's keys, a named tuple's fields."""
     if given is None and isinstance(model, OnnxModel):
         results = [structure] if len(model.output_names) == 1 else structure[1]
