@@ -75,7 +75,7 @@ COMPLEX = frozenset(d.dtype for d in ALL if d.is_complex)
 INEXACT = FLOATING | COMPLEX  # what has gradients
 HALF = frozenset((float16.dtype, bfloat16.dtype))
 EXACT = frozenset(d.dtype for d in ALL) - INEXACT  # integers and truth values
-BOOL, INT64, FLOAT32, FLOAT64 = bool_.dtype, int64.dtype, float32.dtype, float64.dtype
+BOOL, UINT8, INT64, FLOAT32, FLOAT64 = bool_.dtype, uint8.dtype, int64.dtype, float32.dtype, float64.dtype
 COMPLEX64, COMPLEX128 = complex64.dtype, complex128.dtype
 NO_HALF = "there are no complex numbers of half precision (complex32, chalf): neither NumPy nor CUDA computes with them; use complex64"
 

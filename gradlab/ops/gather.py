@@ -192,17 +192,26 @@ def extreme_gradients(g: Any, x: Any, index: Any, src: Any, y: Any, dim: int, in
 
 
 def product_gradients(g: Any, x: Any, index: Any, src: Any, dim: int, include_self: bool) -> tuple[Any, Any]:
-    """Each factor gets the product of the others: found from the product without zeros and the number of zeros."""
+    """Each factor gets the product of the others: found from the product without zeros and the number of zeros.
+
+    Where one other factor is 0 that product is this zero times the rest: 0, and for a second derivative the rest.
+    """
     x0, s0 = x == 0, src == 0
     if not include_self:
         written = scatter(x0.zeros_like(), index, x0.new_ones(()), dim=dim)
         x, x0 = x.masked_fill(written, 1), x0.logical_and(written.logical_not())
     x1, s1 = x.masked_fill(x0, 1), src.masked_fill(s0, 1)
     top = g * scatter_reduce(x1, index, s1, dim=dim, reduce="prod", include_self=True)
-    zeros = scatter_add(x0.to(g.dtype), index, s0.to(g.dtype), dim=dim)
-    for_x = (top / x1).masked_fill((zeros - x0.to(g.dtype)) != 0, 0)
-    others = gather(zeros, index, dim=dim) - s0.to(g.dtype)
-    for_src = (gather(top, index, dim=dim) / s1).masked_fill(others != 0, 0)
+    own_x, own_s = x0.to(g.dtype), s0.to(g.dtype)
+    zero_x, zero_s = x.masked_fill(x0.logical_not(), 0), src.masked_fill(s0.logical_not(), 0)  # a zero's value is 0, its slope 1
+    number, zero = scatter_add(own_x, index, own_s, dim=dim), scatter_add(zero_x, index, zero_s, dim=dim)
+
+    def of_others(top: Any, factor: Any, number: Any, zero: Any) -> Any:
+        rest = top / factor
+        return rest.where(number == 0, (rest * zero).masked_fill(number != 1, 0))
+
+    for_x = of_others(top, x1, number - own_x, zero - zero_x)
+    for_src = of_others(gather(top, index, dim=dim), s1, gather(number, index, dim=dim) - own_s, gather(zero, index, dim=dim) - zero_s)
     return (for_x if include_self else for_x.masked_fill(written, 0)), for_src
 
 

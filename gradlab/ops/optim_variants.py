@@ -327,6 +327,8 @@ def asgd_cpu(
     count = step.item() + 1
     size, weight = float(eta), float(mu)
     next_size = lr / (1 + lambd * lr * count) ** alpha  # before anything is written: Python may refuse it
+    if isinstance(next_size, complex):
+        raise ValueError(f"1 + lambd·lr·step is negative and has no power: lambd={lambd}, lr={lr}, step {count}")
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, new_p: Any, new_mean: Any) -> None:
         decay, shrink, size, weight = c

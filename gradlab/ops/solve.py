@@ -124,13 +124,15 @@ det = Op("det", det_rule, cpu=det_cpu,
 
 def cofactor_cpu(x: Any, y: Any) -> None:
     """From x = U S V: the cofactors are det(U V) Ū C V̄, where C has on its diagonal the product of the other singular values."""
-    u, s, v = lapack("det", "are all elements finite?", np.linalg.svd, x)
+    finite = np.isfinite(x).all((-2, -1))
+    u, s, v = lapack("det", SINGULAR, np.linalg.svd, x if finite.all() else np.where(finite[..., None, None], x, 0))
     n = s.shape[-1]
     before, after = np.ones_like(s), np.ones_like(s)
     before[..., 1:] = np.cumprod(s[..., : n - 1], -1)
     after[..., : max(n - 1, 0)] = np.cumprod(s[..., :0:-1], -1)[..., ::-1]
     sign = np.sign(np.linalg.det(u) * np.linalg.det(v))
     y[...] = np.matmul(u.conj() * (before * after * sign[..., None])[..., None, :], v.conj())
+    y[~finite] = np.nan
 
 
 def _cofactor_gradient(g: Any, x: Any, y: Any) -> Any:
@@ -152,13 +154,20 @@ def slogdet_rule(x: Spec) -> tuple[Spec, Spec]:
     return sign, Spec(sign.shape, real_of(x.dtype))
 
 
+def inverse_or_infinity(x: Any, singular: Any) -> Any:
+    """The inverses of matrices; where `singular` is true every element is infinite, instead of an error."""
+    unit = singular.to(x.dtype).unsqueeze(-1).expand(x.shape[:-1]).diag_embed()
+    where = singular.unsqueeze(-1).unsqueeze(-1)
+    return inverse(x.masked_fill(where, 0) + unit).masked_fill(where, float("inf"))
+
+
 def _slogdet_gradient(x: Any, sign: Any, g_sign: Any = None, g_logabsdet: Any = None) -> Any:
     """log det A = logabsdet + i·angle(sign); its derivative is A⁻¹. The sign of a real matrix is constant."""
     g = g_logabsdet
     if g_sign is not None and x.is_complex():
         turn = (g_sign.conj() * sign).imag * -1j
         g = turn if g is None else g + turn
-    return None if g is None else g.unsqueeze(-1).unsqueeze(-1) * inverse(x).mH
+    return None if g is None else g.unsqueeze(-1).unsqueeze(-1) * inverse_or_infinity(x, sign == 0).mH
 
 
 slogdet = Op("slogdet", slogdet_rule, outputs=("sign", "logabsdet"), cpu=slogdet_cpu,

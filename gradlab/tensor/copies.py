@@ -191,7 +191,7 @@ def unsqueeze_copy(input: Tensor, dim: int, *, out: Any = None) -> Tensor:
 
 
 def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = None) -> Tensor:
-    """`view` as a size or another dtype, copied.
+    """`view` as a size or another dtype, copied; the size also where no view has it.
 
     >>> gl.view_copy(gl.arange(4), (2, 2))
     tensor([[0, 1],
@@ -200,7 +200,7 @@ def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = 
     only_tensors("view_copy", input)
     if size is None and dtype is None:
         raise TypeError("view_copy: give a size, or a dtype")
-    return _own("view_copy", input.view(size if dtype is None else dtype), out)
+    return _own("view_copy", input.reshape(size) if dtype is None else input.view(dtype), out)
 
 
 named_functions(__name__)

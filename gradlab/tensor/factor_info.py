@@ -169,6 +169,8 @@ def row_order(pivots: Tensor, rows: int) -> Tensor:
     if pivots.is_meta:
         return zeros((*pivots._array.shape[:-1], rows), dtype="int64", device=pivots.device)
     given = pivots.detach().cpu().numpy()
+    if given.size and not 1 <= given.min() <= given.max() <= rows:
+        raise RuntimeError(f"lu: pivots are rows from 1 to {rows}, got some from {given.min()} to {given.max()}")
     order = np.tile(np.arange(rows), (*given.shape[:-1], 1))
     for place in np.ndindex(given.shape[:-1]):
         for i, j in enumerate(given[place] - 1):
@@ -188,6 +190,10 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     n = LU._array.shape[-1]
     if LU._array.shape[-2] != n or B._array.shape[-2 if left else -1] != n:
         raise ShapeError(f"lu_solve: square factors and a B that fits them, not {LU.shape} and {B.shape}")
+    if not isinstance(pivots, Differentiable) or pivots._array.dtype != np.int32:
+        raise RuntimeError(f"lu_solve: pivots are an int32 tensor, as linalg.lu_factor gives them, not {pivots!r:.80}")
+    if pivots._array.shape != LU._array.shape[:-1]:
+        raise ShapeError(f"lu_solve: pivots of shape {LU._array.shape[:-1]} belong to {LU.shape}, not {pivots._array.shape}")
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     order = row_order(pivots, n)

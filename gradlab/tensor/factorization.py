@@ -14,10 +14,11 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import INT64
 from gradlab.named_errors import named_functions
 from gradlab.op import result_class
+from gradlab.ops.solve import inverse_or_infinity
 from gradlab.spec import ShapeError
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.matrix_norms import matrix_norm
-from gradlab.tensor.solve import inverse, levels, matrix, ready
+from gradlab.tensor.solve import levels, matrix, ready, slogdet
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -160,7 +161,7 @@ def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol
 def cond(input: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     """The condition number |A| · |A⁻¹| in the matrix norm p, of `matrix_norm`; None is 2. For ±2 also of matrices that are not square.
 
-    Singular matrices have inf in the 2-norm; in the others they raise LinAlgError.
+    That of a singular matrix is inf.
 
     >>> gl.linalg.cond(gl.tensor([[2.0, 0.0], [0.0, 4.0]]))
     tensor(2.)
@@ -176,7 +177,8 @@ def cond(input: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
         return smallest / largest if p == -2 else largest / smallest
     if not isinstance(p, str) and p not in (1, -1, math.inf, -math.inf):
         raise RuntimeError(f'cond: p is None, "fro", "nuc", ±1, ±2 or ±inf, not {p!r}')
-    return matrix_norm(input, p) * matrix_norm(inverse(input), p)
+    singular = slogdet(input.detach())[0] == 0
+    return (matrix_norm(input, p) * matrix_norm(inverse_or_infinity(input, singular), p)).masked_fill(singular, math.inf)
 
 
 named_functions(__name__, also="cond eigh eigvalsh lu matrix_rank qr svd svdvals")

@@ -126,6 +126,8 @@ def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any) -> tupl
     index = places(name, index)
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
+    if 0 in index._array.shape and len(index._array.shape) != max(len(shape), 1):  # of no places the dimensions do not matter
+        index = index.reshape((0,) * max(len(shape), 1))
     if not isinstance(src, Differentiable):
         if not isinstance(src, (int, float, np.generic)):
             raise TypeError(f"{name}: the source is a tensor or a number, not {type(src).__name__}")
@@ -190,7 +192,7 @@ def _put(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
 
 def _of_numbers(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """One unit on half types where the source is a number, which is not rounded before it is computed with."""
-    unit = rounds_once(first=True)(function)
+    unit = rounds_once(first=1)(function)
 
     @functools.wraps(function)
     def call(input: Tensor, dim: int | None = None, index: Any = None, src: Any = None, *rest: Any, **options: Any) -> Tensor:

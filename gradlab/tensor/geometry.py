@@ -72,7 +72,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         raise ValueError(f"cdist: compute_mode is one of {', '.join(modes)}, not {compute_mode!r}")
     shape = (*broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-2])
     if not a[-1]:
-        return x1.new_zeros(shape)
+        return (x1.unsqueeze(-2) * x2.unsqueeze(-3)).sum(-1)
     single = x1._array.dtype == x2._array.dtype == FLOAT32 and x1.device.type == x2.device.type == "cpu"
     size = count(shape) * a[-1]
     by_product = p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and size > (PRODUCT if single else DIFFERENCES)))

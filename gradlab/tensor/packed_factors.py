@@ -126,6 +126,8 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
     if not left:
         return ormqr(input, input2, input3.mH, True, not transpose).mH
     c = input3
+    if len(reflectors) != min(input3._array.shape[-2], input._array.shape[-1]):
+        raise ShapeError(f"ormqr: a factor for each of the reflections {input.shape}, got {input2.shape}")
     if c._array.shape[-2] != input._array.shape[-2]:
         raise ShapeError(f"ormqr: reflections of {input._array.shape[-2]} rows do not fit {input3.shape}")
     if c._array.shape[:-2] != input._array.shape[:-2]:
@@ -139,12 +141,12 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
 
 
 def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
-    """`linalg.lu_factor` by its old name, as (LU, pivots), and with `get_infos` where the first pivot is 0, in place of an error.
+    """`linalg.lu_factor` by its old name, as (LU, pivots), also of singular matrices, and with `get_infos` where the first pivot is 0.
 
     >>> gl.lu(gl.tensor([[0.0, 1.0], [2.0, 4.0]]))[1]
     tensor([2, 2], dtype=gradlab.int32)
     """
-    found = tuple(lu_factor_ex(A, pivot=pivot, check_errors=not get_infos))
+    found = tuple(lu_factor_ex(A, pivot=pivot))
     found = found if get_infos else found[:2]
     return found if out is None else into("lu", out, found)
 

@@ -67,6 +67,8 @@ def set_printoptions(
             raise ValueError(f"set_printoptions: {name} cannot be {value!r}")
         if name != "threshold" and not isinstance(value, int):
             raise TypeError(f"set_printoptions: {name} is a whole number, not {value!r}")
+        if name == "precision" and value > 2000:
+            raise ValueError(f"set_printoptions: no number has more than 1100 digits; precision cannot be {value!r}")
     _options = replace(_options if profile is None else PROFILES[profile.lower()], **changes)
 
 

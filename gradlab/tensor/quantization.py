@@ -84,7 +84,7 @@ def _of_type(value: Any, input: Tensor) -> Tensor:
     return creation.full((), given, dtype=input.dtype, device=input.device)
 
 
-@rounds_once(first=True)
+@rounds_once(first=1)
 def _fake_quantized(input: Tensor, scale: Any, zero_point: Any, low: int, high: int) -> Tensor:
     values = input.detach()
     # As tensors: a number is rounded before its inverse is taken, by which PyTorch's kernels multiply, too.

@@ -12,7 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, wrap
-from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, needs_floating
+from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, UINT8, needs_floating
 from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
@@ -233,7 +233,7 @@ def _position(row: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
 def all(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Whether every element is nonzero; true of nothing. `dim=()` asks each by itself.
+    """Whether every element is nonzero; true of nothing. `dim=()` asks each by itself. Of uint8 the result is uint8, as in PyTorch.
 
     >>> gl.all(gl.tensor([1, 0]))
     tensor(False)
@@ -242,13 +242,15 @@ def all(
     keepdim = keepdim if keepdims is None else keepdims
     input = input if isinstance(input, Differentiable) else tensor(input)
     result = input.ne(0) if none(dim) else _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
+    if input._array.dtype == UINT8:
+        result = result.to(UINT8)
     return result if out is None else into("all", out, result)
 
 
 def any(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Whether some element is nonzero; false of nothing. `dim=()` asks each by itself.
+    """Whether some element is nonzero; false of nothing. `dim=()` asks each by itself. Of uint8 the result is uint8, as in PyTorch.
 
     >>> gl.any(gl.tensor([1, 0]))
     tensor(True)
@@ -260,6 +262,8 @@ def any(
             keepdim = flag("any", "keepdim", keepdim)
         input = input if isinstance(input, Differentiable) else tensor(input)
         result = input.ne(0) if none(dim) else _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
+        if input._array.dtype == UINT8:
+            result = result.to(UINT8)
         return result if out is None else into("any", out, result)
     except Exception as error:
         explain(error, "any", any, (input, dim, keepdim), {"axis": axis, "keepdims": keepdims, "out": out})

@@ -9,6 +9,7 @@ inputs, and in a trace they are part of the graph, where they cost nothing besid
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -24,12 +25,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 @overload
 def rounds_once(function: F) -> F: ...
 @overload
-def rounds_once(*, autocast: str | None = None, first: bool = False) -> Callable[[F], F]: ...
-def rounds_once(function: Any = None, *, autocast: str | None = None, first: bool = False) -> Any:
+def rounds_once(*, autocast: str | None = None, first: int = 0) -> Callable[[F], F]: ...
+def rounds_once(function: Any = None, *, autocast: str | None = None, first: int = 0) -> Any:
     """A function of tensors as one unit; its result has the type that they promote to. Without half tensors it is called as it is.
 
-    autocast: "float32" where the result stays float32 under autocast, as that of a row so marked. first: the result has the type of the
-    first argument. Used with or without parentheses.
+    autocast: "float32" where the result stays float32 under autocast, as that of a row so marked. first: the result has the type that the
+    first so many tensors promote to. Used with or without parentheses.
     """
     if function is None:
         return functools.partial(rounds_once, autocast=autocast, first=first)
@@ -69,7 +70,7 @@ def rounds_once(function: Any = None, *, autocast: str | None = None, first: boo
 
 
 def once(
-    function: Callable[..., Any], args: Any, kwargs: dict[str, Any] | None = None, autocast: str | None = None, first: bool = False
+    function: Callable[..., Any], args: Any, kwargs: dict[str, Any] | None = None, autocast: str | None = None, first: int = 0
 ) -> Any:
     """The function's result on widened tensors (also those in lists), float32 in it cast to the type asked for; see `rounds_once`.
 
@@ -105,8 +106,11 @@ def once(
 
     named = dict(kwargs or {})
     out = named.pop("out", None)
-    result = function(*map(widened, args), **{name: widened(value) for name, value in named.items()})
+    if first and named:  # the first by its place, in whatever order names are given
+        named = {name: named[name] for name in inspect.signature(function).parameters if name in named} | named
+    placed = [widened(value) for value in args]
+    result = function(*placed, **{name: widened(value) for name, value in named.items()})
     if not stays:
-        dtype = kinds[0][0] if first else result_type(kinds)
+        dtype = result_type(kinds[:first] if first else kinds)
         result = narrowed(result)
     return result if out is None else into(function.__name__, out, result)

@@ -95,7 +95,7 @@ def _along_row(name: str, input: Tensor, dim: int, index: Any, source: Any, accu
     if alpha != 1 and input._array.dtype in HALF:
         if write:
             return update(name, input, index_add, dim, index, source, alpha=alpha)
-        return once(_along_row, (name, input, dim, index, source, accumulate, alpha), first=True)
+        return once(_along_row, (name, input, dim, index, source, accumulate, alpha), first=1)
     at, source, dim = _along(name, input, dim, index, source)
     if alpha != 1:
         dtype = source._array.dtype

@@ -17,6 +17,7 @@ from gradlab.named_errors import named_functions
 from gradlab.op import result_class
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import into, only_tensors
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -269,6 +270,7 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     return LeastSquares(solution.squeeze(-1) if vector else solution, residuals, rank, shown)
 
 
+@rounds_once
 def matrix_exp(input: Tensor) -> Tensor:
     """The matrix exponential Σ Aᵏ / k! of square matrices (…, n, n).
 

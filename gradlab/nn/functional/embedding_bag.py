@@ -79,7 +79,7 @@ def embedding_bag(
     return _reduced(found, numbers, bags, kept, per_sample_weights, mode).to(dtype)
 
 
-@rounds_once(first=True)
+@rounds_once(first=1)
 def _reduced(found: Tensor, numbers: Tensor, bags: int, kept: Tensor | None, per_sample_weights: Tensor | None, mode: str) -> Tensor:
     """The rows that were found, reduced bag by bag. numbers: each row's bag. kept: which rows count (None: all)."""
     if per_sample_weights is not None:

@@ -137,15 +137,16 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
 
 @rounds_once(autocast="float32")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8, *, axis: Any = None) -> Tensor:
-    """x1·x2 / (max(|x1|, eps)·max(|x2|, eps)) along `dim`; the two broadcast.
+    """x1·x2 / (max(|x1|, eps)·max(|x2|, eps)) along `dim`; the two broadcast, and one of them may be of integers.
 
     >>> F.cosine_similarity(gl.tensor([[1.0, 0.0]]), gl.tensor([[0.0, 1.0]]))
     tensor([0.])
     """
     dim = dim if axis is None else either("cosine_similarity", dim, 1, axis)
-    for x in (x1, x2):
-        if x._array.dtype not in FLOATING:
-            raise RuntimeError(needs_floating("cosine_similarity", x.dtype))
+    if x1._array.dtype not in FLOATING or x2._array.dtype not in FLOATING:  # one of them may be of integers
+        if x1._array.dtype not in FLOATING and x2._array.dtype not in FLOATING:
+            raise RuntimeError(needs_floating("cosine_similarity", x1.dtype))
+        x1, x2 = (x1.to(x2.dtype), x2) if x2._array.dtype in FLOATING else (x1, x2.to(x1.dtype))
     wide = (x1 + x2)._array.shape if x1._array.shape != x2._array.shape else x1._array.shape
     x1, x2 = x1.expand(wide), x2.expand(wide)
     a, b = (_norm(x, 2.0, dim, True).clamp(min=eps) for x in (x1, x2))

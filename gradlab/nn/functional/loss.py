@@ -147,7 +147,7 @@ def smooth_l1_loss(
     return reduced((a - b).abs() if beta == 0 else _bent(a, b, beta) / beta, reduction)
 
 
-@rounds_once(autocast="float32", first=True)
+@rounds_once(autocast="float32", first=1)
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
     """d²/2 for d = |input - target| <= delta, else delta·(d - delta/2) (Huber, 1964).
 

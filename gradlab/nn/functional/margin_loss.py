@@ -27,7 +27,7 @@ __all__ = [
 _logsigmoid = bind(ops.activation.logsigmoid)
 
 
-@rounds_once(autocast="float32", first=True)
+@rounds_once(autocast="float32", first=1)
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -69,7 +69,7 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + float(margin)).clamp(min=0), reduction)
 
 
-@rounds_once(autocast="float32", first=True)
+@rounds_once(autocast="float32", first=1)
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -83,7 +83,7 @@ def soft_margin_loss(
     return reduced((-margin).exp().log1p() if margin.is_complex() else -_logsigmoid(margin), reduction)
 
 
-@rounds_once(autocast="float32", first=True)
+@rounds_once(autocast="float32", first=2)
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,

@@ -185,7 +185,7 @@ def instance_norm(
     return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
 
 
-@rounds_once(autocast="float32", first=True)
+@rounds_once(autocast="float32", first=1)
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """Channels in `num_groups` groups of neighbours, each normalised over its channels and places, for each sample by itself.
 
@@ -239,7 +239,7 @@ def layer_norm(
 
 
 def _halved(y: Tensor, input: Tensor) -> Tensor:
-    """The result of a half input in its type, also with float32 weights; under autocast as it is."""
+    """The result in the input's type, also with weights of a wider one; under autocast as it is."""
     same = y._array.dtype == input._array.dtype
     return y if same or current().autocast is not None else y.to(input._array.dtype)
 
@@ -253,7 +253,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
     """
     k = _normalized("rms_norm", input, normalized_shape)
     y: Tensor = _rms_norm(input, weight, k=k, eps=finfo(wide(input._array.dtype)).eps if eps is None else float(eps))[0]
-    return _halved(y, input) if input._array.dtype in HALF else y
+    return y if y._array.dtype == input._array.dtype else _halved(y, input)
 
 
 @rounds_once(autocast="float32")

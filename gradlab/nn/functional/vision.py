@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.record import bind
-from gradlab.dtype import HALF
+from gradlab.dtype import FLOAT32, HALF, UINT8
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
 from gradlab.spec import ShapeError, whole
@@ -147,7 +147,12 @@ def interpolate(
 
 
 def resampled(input: Tensor, tables: list[tuple[int, Any]]) -> Tensor:
-    """An input resampled along several dimensions, each by its table, one after the other; half types are rounded once."""
+    """An input resampled along several dimensions, each by its table, one after the other; half types are rounded once, pictures of
+    uint8 after each dimension, the last one first, as in PyTorch and Pillow."""
+    if input._array.dtype == UINT8 and tables[0][1][0].startswith(("linear", "cubic")):
+        for dim, table in reversed(tables):
+            input = (_resample(input.to(FLOAT32), dim=dim, table=table) + 0.5).floor().clamp(0, 255).to(UINT8)
+        return input
     if len(tables) > 1 and input._array.dtype in HALF and not tables[0][1][0].startswith("nearest"):
         return once(resampled, (input, tables), autocast="float32")
     for dim, table in tables:

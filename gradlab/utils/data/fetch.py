@@ -55,7 +55,8 @@ class Fetcher:
         if self.at_once:
             try:
                 return finished(recipe.dataset.take_batch, indices)
-            except IndexError as error:
+            except (IndexError, ValueError, OverflowError, TypeError) as error:
+                error.args = (f"DataLoader: {error}",)
                 error.add_note(f"while loading the samples {shortened(indices)}")
                 raise
         if not recipe.batched:

@@ -32,7 +32,7 @@ def part_of(place: Place, index: tuple[Any, ...]) -> Place:
     """The place of `array[index]` (slices, integers, None)."""
     step = place.dtype.itemsize
     stand_in = np.lib.stride_tricks.as_strided(np.empty(1, place.dtype), place.shape, tuple(s * step for s in place.strides))
-    found = stand_in[index]
+    found = stand_in[index if Ellipsis in index else (*index, Ellipsis)]  # without it one element would be a copy elsewhere
     shift = found.__array_interface__["data"][0] - stand_in.__array_interface__["data"][0]
     return Place(place.base, place.offset + shift, found.shape, tuple(s // step for s in found.strides), place.dtype)
 
@@ -144,7 +144,7 @@ def slice_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """Zeros with a part that is the gradient."""
     dy, y = ctx.place(call.inputs[0]), ctx.place(call.outputs[0])
     index = tuple(slice(*part) if isinstance(part, tuple) else part for part in call.params["index"])
-    target = part_of(y, (*index, Ellipsis))
+    target = part_of(y, index)
     return [*(fill(y, 0, ctx) if target.size != y.size else []), *copy(target, dy, ctx)]
 
 
@@ -153,7 +153,7 @@ def slice_scatter(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """A copy with a part replaced."""
     base, value, y = ctx.place(call.inputs[0]), ctx.place(call.inputs[1]), ctx.place(call.outputs[0])
     index = tuple(slice(*part) if isinstance(part, tuple) else part for part in call.params["index"])
-    return [*copy(y, base, ctx), *copy(part_of(y, (*index, Ellipsis)), value, ctx)]
+    return [*copy(y, base, ctx), *copy(part_of(y, index), value, ctx)]
 
 
 @lowers("cat")
