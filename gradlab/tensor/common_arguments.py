@@ -179,6 +179,13 @@ def either(name: str, dim: Any, default: Any, axis: Any) -> Any:
     return axis
 
 
+def one_of(name: str, given: tuple[Any, ...], dims: Any) -> tuple[Any, ...]:
+    """What stands in places, or as `dims`. TypeError for both."""
+    if given and dims is not None:
+        raise TypeError(f"{name}() got multiple values for argument 'dims'")
+    return given if dims is None else (dims,)
+
+
 def required(name: str, dim: Any, axis: Any) -> Any:
     """The one of `dim` and `axis` that was given. TypeError for none and for both."""
     if dim is None and axis is None:

@@ -11,7 +11,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, wrap
 from gradlab.named_errors import named, named_functions
 from gradlab.spec import ShapeError, broadcast_shapes as shapes_together, count, normalize_dim, whole
-from gradlab.tensor.common_arguments import either
+from gradlab.tensor.common_arguments import either, one_of
 from gradlab.tensor.convert import moved
 from gradlab.tensor.shape import copied, expand, reshape, sizes
 
@@ -48,7 +48,7 @@ def tile(input: Tensor, *times: Any, dims: Any = None) -> Tensor:
     >>> gl.tile(gl.tensor([1, 2]), 2)
     tensor([1, 2, 1, 2])
     """
-    times = sizes(times if dims is None else (dims,))
+    times = sizes(one_of("tile", times, dims))
     return repeat(input, (1,) * (len(input._array.shape) - len(times)) + times)
 
 

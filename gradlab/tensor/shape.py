@@ -15,7 +15,7 @@ from gradlab.dtype import result_type
 from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import DimensionError, NoInteger, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims, whole
 from gradlab.tensor.bits import view_as_dtype
-from gradlab.tensor.common_arguments import either, into, only_tensors, required
+from gradlab.tensor.common_arguments import either, into, one_of, only_tensors, required
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -162,7 +162,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     (4, 2, 3)
     """
     try:
-        order = sizes(order if dims is None else (dims,))
+        order = sizes(one_of("permute", order, dims))
         rank = len(input._array.shape)
         if len(order) != rank:
             raise ShapeError(f"permute: {len(order)} dims {order} for a tensor of {rank} dimensions {input._array.shape}")
@@ -331,7 +331,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     >>> gl.flip(gl.arange(3), (0,))
     tensor([2, 1, 0])
     """
-    return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if (given := sizes(order if dims is None else (dims,))) else ())
+    return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if (given := sizes(one_of("flip", order, dims))) else ())
 
 
 named_functions(__name__)

@@ -103,3 +103,10 @@ def test_pictures_of_bytes(mode, expected):
     y = F.interpolate(gl.tensor([[[[10, 88, 243]]]], dtype=gl.uint8), size=(1, 5), mode=mode)
     assert y.dtype == gl.uint8
     assert y.flatten().tolist() == expected
+
+
+def test_dimensions_are_given_once():
+    x = gl.ones(2, 3)
+    for call in (lambda: gl.flip(x, (0,), dims=1), lambda: x.tile(2, dims=(2,)), lambda: gl.permute(x, (0, 1), dims=(1, 0))):
+        with pytest.raises(TypeError, match="multiple values for argument 'dims'"):
+            call()
