@@ -321,8 +321,9 @@ def test_wrong_inputs_are_refused(name):
     function = getattr(linalg, name)
     with pytest.raises(RuntimeError, match="float32 or float64"):
         function(gl.ones(2, 2, dtype=gl.int64))
-    with pytest.raises(RuntimeError, match="float32 or float64"):
-        function(gl.ones(2, 2, dtype=gl.float16))
+    if name != "matrix_exp":  # products only: of half types in float32
+        with pytest.raises(RuntimeError, match="float32 or float64"):
+            function(gl.ones(2, 2, dtype=gl.float16))
     with pytest.raises(RuntimeError, match="at least two dimensions"):
         function(gl.ones(2))
     with pytest.raises(TypeError):

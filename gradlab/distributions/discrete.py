@@ -109,6 +109,11 @@ class Bernoulli(_Binary, ExponentialFamily):
         """probs (1 - probs)."""
         return self.probs * (1 - self.probs)
 
+    @property
+    def mode(self) -> Tensor:
+        """1 where probs is more than 1/2, 0 where it is less; NaN at 1/2, which has two."""
+        return (self.probs > 0.5).to(self.probs.dtype).masked_fill(self.probs == 0.5, float("nan"))
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """0s and 1s of the parameters' dtype."""
         return bernoulli(self.probs.detach().expand(self._extended(sample_shape)))

@@ -9,7 +9,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, wrap
-from gradlab.named_errors import named, named_functions
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, broadcast_shapes as shapes_together, count, normalize_dim, whole
 from gradlab.tensor.common_arguments import either, one_of
 from gradlab.tensor.convert import moved
@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["broadcast_shapes", "broadcast_tensors", "broadcast_to", "repeat_interleave", "tile"]
 
 _repeated = bind(ops.layout.repeated)
-broadcast_shapes = named(shapes_together)
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """NumPy's broadcasting of shapes, sequences of sizes or one size; raises ShapeError naming all of them.
+
+    >>> gl.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    listed = [tuple([whole(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]) for shape in shapes]
+    if negative := [n for shape in listed for n in shape if type(n) is int and n < 0]:
+        raise ShapeError(f"broadcast_shapes: a size is not negative, got {negative[0]}")
+    return shapes_together(*listed)
 
 
 def repeat(input: Tensor, *times: Any, repeats: Any = None) -> Tensor:
