@@ -137,6 +137,8 @@ class Emitter:
 
     def part(self, file: str, dtype: Any = "") -> None:
         """A file of the runtime, for a dtype."""
+        if file in ("gemm.c", "rowwise.c"):
+            self.parts.setdefault(("vectors.h", ""))
         self.parts.setdefault((file, np.dtype(dtype).name if dtype else ""))
 
     def scalar(self, dtype: Any) -> None:

@@ -18,6 +18,8 @@ from gradlab.deploy.types import TYPES, ctype, loaded, scalar_function, stored, 
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.kernel import Elementwise
 
+VECTORS = (RUNTIME / "vectors.h").read_text()
+
 
 def scalar_files(dtype: str) -> tuple[str, ...]:
     """The runtime's files of scalar functions for a compute type."""
@@ -117,10 +119,17 @@ def emit_loop(calls: Sequence[Call], stored_values: Sequence[Value], places: dic
 
 
 def activation_case(name: str, number: int, out: Emitter) -> str:
-    """A case of the runtime's `gl_activate`: a row of one float input, in place."""
+    """A case of the runtime's `gl_activate`: a row of one float input, in place; whole vectors first where the runtime has it of those."""
     out.scalar("float32")
     text, _ = translated(ops.ROWS[name].cuda.expression, "float", "f32")
-    return f"  case {number}: GL_IVDEP for (int64_t i = 0; i < n; ++i) {{ const float v = x[i]; x[i] = {_renamed(text)}; }} break;"
+    single = f"{{ const float v = x[i]; x[i] = {_renamed(text)}; }}"
+    if f" gl_{name}_of(" not in VECTORS:
+        return f"  case {number}: GL_IVDEP for (int64_t i = 0; i < n; ++i) {single} break;"
+    vectors = f"for (int64_t i = 0; i < whole; i += GL_LANES) GL_PUT(x + i, gl_{name}_of(GL_GET(x + i)));"
+    return (
+        f"  case {number}: {{\n#if GL_VECTORS_f32\n    const int64_t whole = n - n % GL_LANES;\n    {vectors}\n"
+        f"#else\n    const int64_t whole = 0;\n#endif\n    GL_IVDEP for (int64_t i = whole; i < n; ++i) {single}\n  }} break;"
+    )
 
 
 def _renamed(text: str) -> str:

@@ -30,7 +30,10 @@ from gradlab.spec import Spec, count
 
 KERNELS, _ = source_folders("cpu")
 FAMILIES = (products, convs, quantized, reductions, rowwise, movements, indexing)
-ORDER = ("half.h", "gemm.c", "conv.c", "pictures.c", "winograd.c", "products.c", "quantized.c", "rowwise.c", "attention.c", "order.c")
+ORDER = (
+    "half.h", "vectors.h", "gemm.c", "conv.c", "pictures.c", "winograd.c", "products.c", "quantized.c", "rowwise.c", "attention.c",
+    "order.c",
+)  # fmt: skip
 # Rows that only move elements: half types stay what they are. All others compute them in float.
 MOVES = frozenset([
     "cat", "flip", "slice_backward", "slice_scatter", "diagonal_embed", "diagonal_scatter", "tril", "triu", "pad", "im2col", "view",

@@ -155,4 +155,5 @@ def scalar_function(call: Call) -> tuple[str, str, frozenset[str]]:
     text, used = translated(op.cuda.expression, compute, kind.suffix)
     result = ctype(out).compute
     head = f"GL_INLINE {result} @F({', '.join(heads) or 'void'}) {{"
-    return "\n".join([head, *lines, f"  return ({result})({text});", "}"]), kind.suffix, used
+    value = f"({text}) != 0" if result == "bool" else f"({result})({text})"
+    return "\n".join([head, *lines, f"  return {value};", "}"]), kind.suffix, used

@@ -104,9 +104,10 @@ def cell(step: Step, out: Emitter) -> None:
     made = [hidden]
     if lstm:
         made.append(step.output(1) or out.scratch(state.shape, state.dtype))
-    made.append(step.output(2 if lstm else 1) or out.scratch((rows, (4 if lstm else 3) * size), state.dtype))
+    acts = step.output(2 if lstm else 1)
     given = ", ".join(f"{constant(out.pointer(p))}, {_row_step(p)}" for p in (gates, own, state))
-    out.line(f"gl_{step.name}_{suffix}({rows}, {size}, {given}, {', '.join(written(out.pointer(p)) for p in made)})")
+    out.line(f"gl_{step.name}_{suffix}({rows}, {size}, {given}, {', '.join(written(out.pointer(p)) for p in made)}, "
+             f"{'NULL' if acts is None else written(out.pointer(acts))})")  # fmt: skip
 
 
 def _rows(place: Place, out: Emitter) -> Place:

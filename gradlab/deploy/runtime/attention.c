@@ -26,8 +26,8 @@ GL_UNUSED static void gl_attention(const gl_team *team, const gl_attention_shape
       const gl_finish plain = {NULL, NULL, NULL, 0};
       const float *own_q = q + n * s->q[0] + h * s->q[1] + i * s->q[2];
       float *own_y = y + n * s->y[0] + h * s->y[1] + i * s->y[2];
-      const gl_product first = {rows, limit, s->width, own_q, s->q[2], 1, packed_k, s->width, scores, keys, plain, NULL, NULL, 1, s->width};
-      gl_multiply_part(&first, 0, rows, 0, limit);
+      const gl_product first = {rows, (limit + 15) / 16 * 16, s->width, own_q, s->q[2], 1, packed_k, s->width, scores, keys, plain, NULL, NULL, 1, s->width};
+      gl_multiply_part(&first, 0, rows, 0, first.n);
       float total[GL_QUERIES];
       for (int64_t r = 0; r < rows; ++r) {
         float *line = scores + r * keys;

@@ -114,17 +114,72 @@ GL_UNUSED static void gl_convolve_direct(const gl_team *team, const gl_pictures 
   (void)team;
 }
 
-#if defined(__GNUC__) && GL_LANES > 1
-typedef float gl_w __attribute__((vector_size(GL_LANES * 4), aligned(4), may_alias));
-#else
-typedef float gl_w;
-#endif
-#define GL_GET(p) (*(const gl_w *)(const void *)(p))
-#define GL_PUT(p, v) (*(gl_w *)(void *)(p) = (v))
+/* Depthwise: `many` pixels of the output side by side, from `rows` by `columns` taps that all lie in the picture. wide: columns where that is known
+ * at compile time, else 0; unit: whether pixels and taps are neighbours. The pointers are those of the first tap, weight and result. */
+GL_INLINE void gl_depthwise_pixels(const int many, const int wide, const bool unit, const gl_pictures *w, const float *x, int64_t rows, int64_t columns, const float *weight, const gl_finish *finish, int64_t at, float *y) {
+  const int64_t c = w->inputs, own = gl_up(c, 16), row = w->dh * w->wide * c, tap = unit ? c : w->dw * c, step = unit ? c : w->sw * c;
+  if (wide > 0) columns = wide;
+  for (int64_t l = 0; l < c; l += GL_LANES) {
+    gl_w sum[4];
+    GL_UNROLL for (int m = 0; m < many; ++m) sum[m] = finish->column_bias != NULL ? GL_GET(finish->column_bias + l) : gl_all(0.0f);
+    for (int64_t i = 0; i < rows; ++i) {
+      const float *const from = x + i * row + l, *const factors = weight + i * w->kw * own + l;
+      GL_UNROLL for (int64_t t = 0; t < columns; ++t) {
+        const gl_w factor = GL_GET(factors + t * own);
+        GL_UNROLL for (int m = 0; m < many; ++m) sum[m] = gl_fused(GL_GET(from + t * tap + m * step), factor, sum[m]);
+      }
+    }
+    GL_UNROLL for (int m = 0; m < many; ++m) {
+      if (finish->add != NULL) sum[m] += GL_GET(finish->add + at + m * c + l);
+      if (finish->activation == GL_RELU) sum[m] = (gl_w)GL_POSITIVE((gl_v)sum[m]);
+      GL_PUT(y + at + m * c + l, sum[m]);
+    }
+  }
+}
+/* The first of n taps, `apart` from each other, that is not before the picture; and how many from the first lie before its end. */
+GL_INLINE int64_t gl_first_tap(int64_t start, int64_t apart) { return start < 0 ? (apart - 1 - start) / apart : 0; }
+GL_INLINE int64_t gl_end_of_taps(int64_t start, int64_t apart, int64_t n, int64_t size) { return start >= size ? 0 : gl_least(n, (size - start + apart - 1) / apart); }
+/* Where channels are last in both and fill vectors: nothing is laid, the taps outside are left out. */
+GL_UNUSED static void gl_depthwise_in_place(const gl_team *team, const gl_pictures *w, const float *x, const float *weight, float *y, const gl_finish *finish) {
+  const int64_t c = w->inputs, own = gl_up(c, 16), reach = (w->kw - 1) * w->dw;
+  const int64_t begin = gl_least((w->pw + w->sw - 1) / w->sw, w->wide_out); /* the pixels whose taps are all inside */
+  int64_t end = w->wide - 1 - reach + w->pw < 0 ? 0 : gl_least((w->wide - 1 - reach + w->pw) / w->sw + 1, w->wide_out);
+  if (end < begin) end = begin;
+  GL_MANY(w->n * c * w->high_out * w->wide_out * w->kh * w->kw > 100000, team->threads)
+  for (int64_t job = 0; job < w->n * w->high_out; ++job) {
+    const int64_t top = job % w->high_out * w->sh - w->ph, low = gl_first_tap(top, w->dh), high = gl_end_of_taps(top, w->dh, w->kh, w->high);
+    const int64_t rows = high > low ? high - low : 0, start = job * w->wide_out * c;
+    const float *const line = x + (job / w->high_out * w->high + top + low * w->dh) * w->wide * c, *const factors = weight + low * w->kw * own;
+    for (int64_t j = 0; j < w->wide_out;) {
+      if (j > begin && j < end && j + 4 > end && end - 4 >= begin && finish->add == NULL) j = end - 4; /* some of them again */
+      const int64_t left = j * w->sw - w->pw, at = start + j * c;
+      if (j >= begin && j + 4 <= end) {
+        const float *const from = line + left * c;
+        if (w->kw == 3 && w->sw == 1 && w->dw == 1) gl_depthwise_pixels(4, 3, true, w, from, rows, 3, factors, finish, at, y);
+        else if (w->kw == 3) gl_depthwise_pixels(4, 3, false, w, from, rows, 3, factors, finish, at, y);
+        else gl_depthwise_pixels(4, 0, false, w, from, rows, w->kw, factors, finish, at, y);
+        j += 4;
+        continue;
+      }
+      const int64_t first = gl_first_tap(left, w->dw), last = gl_end_of_taps(left, w->dw, w->kw, w->wide), columns = last > first ? last - first : 0;
+      const bool some = rows > 0 && columns > 0;
+      const float *const from = some ? line + (left + first * w->dw) * c : x, *const own_factors = some ? factors + first * own : weight;
+      if (columns == 2) gl_depthwise_pixels(1, 2, false, w, from, some ? rows : 0, 2, own_factors, finish, at, y);
+      else gl_depthwise_pixels(1, 0, false, w, from, some ? rows : 0, columns, own_factors, finish, at, y);
+      ++j;
+    }
+    if (finish->activation != 0 && finish->activation != GL_RELU) gl_activate(finish->activation, y + start, w->wide_out * c);
+  }
+  (void)team;
+}
 
 /* One input for each output (depthwise). Weights [kh][kw][inputs], they and the bias with zeros up to 16. */
 GL_UNUSED static void gl_convolve_depthwise(const gl_team *team, const gl_pictures *w, const float *x, const float *weight, float *y, gl_finish finish) {
   const int64_t c = w->inputs, across = gl_up(c, GL_LANES), own = gl_up(c, 16), reach = (w->kh - 1) * w->dh + 1;
+  if (w->x_last && w->y_last && across == c) {
+    gl_depthwise_in_place(team, w, x, weight, y, &finish);
+    return;
+  }
   const bool laid = !w->x_last || w->ph > 0 || w->pw > 0 || across != c, direct = w->y_last && across == c;
   const int64_t columns = laid ? w->wide + 2 * w->pw : w->wide, most_rows = (w->band - 1) * w->sh + reach;
   GL_MANY(w->n * c * w->high_out * w->wide_out * w->kh * w->kw > 100000, team->threads)

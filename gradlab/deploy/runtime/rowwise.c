@@ -1,4 +1,48 @@
 /* ---- rows of neighbours: softmax and norms. Sixteen partial results side by side become vector instructions. ---- */
+#if GL_VECTORS_@S
+#define GL_WHOLE_f32(n) ((n) - (n) % GL_LANES) /* of n, those in whole vectors */
+GL_UNUSED static float gl_largest_f32(int64_t n, const float *x) {
+  float part[GL_LANES], top = -INFINITY;
+  int64_t i = 0;
+  if (n >= GL_LANES) {
+    gl_v most = GL_LOAD(x + n - GL_LANES); /* the last ones, some of them again below */
+    gl_whole odd = (gl_w)most != (gl_w)most;
+    for (; i + GL_LANES < n; i += GL_LANES) {
+      const gl_v here = GL_LOAD(x + i);
+      most = GL_MAX(most, here);
+      odd |= (gl_w)here != (gl_w)here;
+    }
+    GL_STORE(part, most);
+    for (int l = 0; l < GL_LANES; ++l) top = odd[l] || part[l] > top ? part[l] + (odd[l] ? NAN : 0.0f) : top;
+    i = n;
+  }
+  for (; i < n; ++i) top = x[i] > top || x[i] != x[i] ? x[i] : top;
+  return top;
+}
+/* y = exp(x - top), and the sum of that. */
+GL_UNUSED static float gl_exponentials_f32(int64_t n, const float *x, float top, float *y) {
+  float part[GL_LANES], total = 0;
+  const gl_w down = (gl_w)GL_SPREAD(top);
+  gl_w sum = {0};
+  int64_t i = 0;
+  for (; i + GL_LANES <= n; i += GL_LANES) {
+    const gl_w e = gl_exp_of(GL_GET(x + i) - down);
+    sum += e;
+    GL_PUT(y + i, e);
+  }
+  if (i < n) { /* a whole vector as well, filled up with exp(-inf) = 0 */
+    for (int l = 0; l < GL_LANES; ++l) part[l] = i + l < n ? x[i + l] : -INFINITY;
+    const gl_w e = gl_exp_of(GL_GET(part) - down);
+    sum += e;
+    GL_PUT(part, e);
+    for (int l = 0; i + l < n; ++l) y[i + l] = part[l];
+  }
+  GL_PUT(part, sum);
+  for (int l = 0; l < GL_LANES; ++l) total += part[l];
+  return total;
+}
+#else
+#define GL_WHOLE_@S(n) 0
 GL_UNUSED static @T gl_largest_@S(int64_t n, const @T *x) {
   @T part[16], top = (@T)-INFINITY;
   const int64_t whole = n - n % 16;
@@ -9,7 +53,6 @@ GL_UNUSED static @T gl_largest_@S(int64_t n, const @T *x) {
   for (int64_t i = whole; i < n; ++i) top = x[i] > top || x[i] != x[i] ? x[i] : top;
   return top;
 }
-/* y = exp(x - top), and the sum of that. */
 GL_UNUSED static @T gl_exponentials_@S(int64_t n, const @T *x, @T top, @T *y) {
   @T part[16], total = 0;
   const int64_t whole = n - n % 16;
@@ -22,6 +65,7 @@ GL_UNUSED static @T gl_exponentials_@S(int64_t n, const @T *x, @T top, @T *y) {
   for (int l = 0; l < 16; ++l) total += part[l];
   return total;
 }
+#endif
 GL_UNUSED static double gl_total_@S(int64_t n, const @T *x) {
   double part[16], total = 0;
   const int64_t whole = n - n % 16;
@@ -96,17 +140,28 @@ GL_UNUSED static void gl_batch_norm_@S(int64_t batch, int64_t channels, int64_t 
       for (int64_t p = 0; p < places; ++p) y[(b * channels + c) * places + p] = (x[(b * channels + c) * places + p] - centre) * scale + shift;
   }
 }
+/* acts: NULL, or where the gates go. */
 GL_UNUSED static void gl_lstm_cell_@S(int64_t rows, int64_t size, const @T *gates, int64_t gates_row, const @T *own, int64_t own_row, const @T *c,
                                       int64_t c_row, @T *hidden, @T *cell, @T *acts) {
   for (int64_t r = 0; r < rows; ++r) {
     const @T *a = gates + r * gates_row, *b = own + r * own_row, *old = c + r * c_row;
-    @T *g = acts + 4 * r * size, *h = hidden + r * size, *s = cell + r * size;
-    GL_IVDEP for (int64_t i = 0; i < 2 * size; ++i) g[i] = (@T)1 / ((@T)1 + gl_exp_@S(-(a[i] + b[i])));
-    GL_IVDEP for (int64_t i = 2 * size; i < 3 * size; ++i) g[i] = gl_tanh_@S(a[i] + b[i]);
-    GL_IVDEP for (int64_t i = 3 * size; i < 4 * size; ++i) g[i] = (@T)1 / ((@T)1 + gl_exp_@S(-(a[i] + b[i])));
-    GL_IVDEP for (int64_t i = 0; i < size; ++i) {
-      s[i] = g[size + i] * old[i] + g[i] * g[2 * size + i];
-      h[i] = gl_tanh_@S(s[i]) * g[3 * size + i];
+    @T *g = acts + (acts != NULL ? 4 * r * size : 0), *h = hidden + r * size, *s = cell + r * size;
+    const int64_t whole = GL_WHOLE_@S(size);
+#if GL_VECTORS_@S
+    for (int64_t i = 0; i < whole; i += GL_LANES) {
+      gl_w sum[4];
+      GL_UNROLL for (int k = 0; k < 4; ++k) sum[k] = GL_GET(a + k * size + i) + GL_GET(b + k * size + i);
+      const gl_w in = gl_sigmoid_of(sum[0]), keep = gl_sigmoid_of(sum[1]), fresh = gl_tanh_of(sum[2]), out = gl_sigmoid_of(sum[3]);
+      const gl_w state = keep * GL_GET(old + i) + in * fresh;
+      GL_PUT(s + i, state), GL_PUT(h + i, gl_tanh_of(state) * out);
+      if (acts != NULL) GL_PUT(g + i, in), GL_PUT(g + size + i, keep), GL_PUT(g + 2 * size + i, fresh), GL_PUT(g + 3 * size + i, out);
+    }
+#endif
+    GL_IVDEP for (int64_t i = whole; i < size; ++i) {
+      const @T in = gl_sigmoid_@S(a[i] + b[i]), keep = gl_sigmoid_@S(a[size + i] + b[size + i]);
+      const @T fresh = gl_tanh_@S(a[2 * size + i] + b[2 * size + i]), out = gl_sigmoid_@S(a[3 * size + i] + b[3 * size + i]);
+      s[i] = keep * old[i] + in * fresh, h[i] = gl_tanh_@S(s[i]) * out;
+      if (acts != NULL) g[i] = in, g[size + i] = keep, g[2 * size + i] = fresh, g[3 * size + i] = out;
     }
   }
 }
@@ -114,9 +169,21 @@ GL_UNUSED static void gl_gru_cell_@S(int64_t rows, int64_t size, const @T *gates
                                      int64_t state_row, @T *hidden, @T *acts) {
   for (int64_t r = 0; r < rows; ++r) {
     const @T *a = gates + r * gates_row, *b = own + r * own_row, *old = state + r * state_row;
-    @T *g = acts + 3 * r * size, *h = hidden + r * size;
-    GL_IVDEP for (int64_t i = 0; i < 2 * size; ++i) g[i] = (@T)1 / ((@T)1 + gl_exp_@S(-(a[i] + b[i])));
-    GL_IVDEP for (int64_t i = 0; i < size; ++i) g[2 * size + i] = gl_tanh_@S(a[2 * size + i] + g[i] * b[2 * size + i]);
-    GL_IVDEP for (int64_t i = 0; i < size; ++i) h[i] = g[2 * size + i] + g[size + i] * (old[i] - g[2 * size + i]);
+    @T *g = acts + (acts != NULL ? 3 * r * size : 0), *h = hidden + r * size;
+    const int64_t whole = GL_WHOLE_@S(size);
+#if GL_VECTORS_@S
+    for (int64_t i = 0; i < whole; i += GL_LANES) {
+      const gl_w reset = gl_sigmoid_of(GL_GET(a + i) + GL_GET(b + i)), keep = gl_sigmoid_of(GL_GET(a + size + i) + GL_GET(b + size + i));
+      const gl_w fresh = gl_tanh_of(GL_GET(a + 2 * size + i) + reset * GL_GET(b + 2 * size + i));
+      GL_PUT(h + i, fresh + keep * (GL_GET(old + i) - fresh));
+      if (acts != NULL) GL_PUT(g + i, reset), GL_PUT(g + size + i, keep), GL_PUT(g + 2 * size + i, fresh);
+    }
+#endif
+    GL_IVDEP for (int64_t i = whole; i < size; ++i) {
+      const @T reset = gl_sigmoid_@S(a[i] + b[i]), keep = gl_sigmoid_@S(a[size + i] + b[size + i]);
+      const @T fresh = gl_tanh_@S(a[2 * size + i] + reset * b[2 * size + i]);
+      h[i] = fresh + keep * (old[i] - fresh);
+      if (acts != NULL) g[i] = reset, g[size + i] = keep, g[2 * size + i] = fresh;
+    }
   }
 }

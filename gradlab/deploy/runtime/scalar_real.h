@@ -24,7 +24,7 @@ GL_INLINE bool gl_isnan_@S(@T x) { return x != x; }
 GL_INLINE bool gl_isinf_@S(@T x) { return fabs@L(x) == (@T)INFINITY; }
 GL_INLINE bool gl_isfinite_@S(@T x) { return fabs@L(x) < (@T)INFINITY; }
 GL_INLINE bool gl_signbit_@S(@T x) { return copysign@L((@T)1, x) < (@T)0; }
-GL_INLINE @T gl_sign_@S(@T x) { return x > (@T)0 ? (@T)1 : (x < (@T)0 ? (@T)-1 : x); }
+GL_INLINE @T gl_sign_@S(@T x) { return x > (@T)0 ? (@T)1 : (x < (@T)0 ? (@T)-1 : x * x); } /* x * x: NaN, and 0 of -0 */
 GL_INLINE @T gl_maximum_@S(@T x, @T y) { return x > y || x != x ? x : y; }
 GL_INLINE @T gl_minimum_@S(@T x, @T y) { return x < y || x != x ? x : y; }
 GL_INLINE @T gl_fmax_@S(@T x, @T y) { return x >= y || y != y ? x : y; }

@@ -1,4 +1,5 @@
 // Functions of unsigned integers.
+GL_INLINE @T gl_bitwise_not_@S(@T x) { return (@T)~x; }
 GL_INLINE @T gl_abs_@S(@T x) { return x; }
 GL_INLINE @T gl_sign_@S(@T x) { return (@T)(x != 0); }
 GL_INLINE bool gl_signbit_@S(@T x) { (void)x; return false; }
