@@ -136,6 +136,59 @@ def test_a_norm_and_its_relu(shape, dtype):
     assert executable.why == ""
 
 
+@pytest.mark.parametrize("dtype", ["float32", *slow("bfloat16", "float16", "float64")])
+@pytest.mark.parametrize("shape", [(4, 3, 5, 5), (16, 3), (4, 3, 40, 40)])
+def test_a_norm_what_is_added_and_the_relu(shape, dtype):
+    """What is added comes from before the norm, from behind it, or from another norm; a NaN stays one; the sum rounds as it did."""
+    x, other = normal(*shape, dtype=dtype), normal(*shape, seed=3, dtype=dtype)
+    weight, bias = normal(shape[1], seed=1, dtype=dtype), normal(shape[1], seed=2, dtype=dtype)
+    exact = 0.0 if dtype != "float64" else 1e-14  # the sums of a channel are added in the same order
+
+    def norm(x):
+        return F.batch_norm(x, None, None, weight, bias, training=True)
+
+    def count(function, *given, tolerance=exact):
+        executable, stats = both(function, *given, tolerance=tolerance)
+        return stats.epilogues.get("batch_norm + add + relu: one kernel", 0), executable
+
+    assert count(lambda x, other: F.relu(norm(x) + other), x, other)[0] == 1
+    assert count(lambda x, other: F.relu(other + norm(x)), x, other)[0] == 1
+    found, executable = count(lambda x, other: F.relu(norm(x) + norm(other)), x, other)
+    names = [call.op.name for call in executable.line.calls]
+    assert found == 1 and names == ["batch_norm", "batch_norm_and_relu"]
+    spoiled = other.clone()
+    spoiled[0, 0] = float("nan")
+    assert count(lambda x, other: F.relu(norm(x) + other), x, spoiled)[0] == 1
+    # Apart: a sum, or a norm, that is read elsewhere; what a loop makes for the sum alone; what is smaller.
+    assert not count(lambda x, other: (F.relu(both := norm(x) + other), both), x, other)[0]
+    assert not count(lambda x, other: F.relu(norm(x) + gl.exp(other)), x, other, tolerance=3e-2)[0]
+    assert not count(lambda x, other: F.relu(norm(x) + other[:1]), x, other)[0]
+    assert executable.why == ""
+
+
+@pytest.mark.parametrize("dtype", ["float32", *slow("bfloat16", "float16", "float64")])
+@pytest.mark.parametrize("shape", [(4, 3, 5, 5), (16, 3), (4, 3, 40, 40)])
+def test_gradients_of_a_norm_and_its_relu(shape, dtype):
+    """A block with a connection around it: the ReLU inside is masked in the norm's kernel, the one behind it in a loop, since two read it."""
+    model = nn.Sequential(nn.Conv1d(3, 3, 1), nn.BatchNorm1d(3)) if len(shape) == 2 else nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))
+    if len(shape) == 2:
+        model[0] = nn.Linear(3, 3)
+    model = model.to(getattr(gl, dtype)).cuda()
+    x, slope = normal(*shape, dtype=dtype), normal(*shape, seed=3, dtype=dtype)
+
+    def function(x):
+        with gl.enable_grad():
+            x = x.detach().requires_grad_()
+            y = F.relu(model(x))
+            z = F.relu(model(y) + x)
+            return gl.autograd.grad(z, [x, *model.parameters()], slope)
+
+    executable, stats = both(function, x, tolerance={"float32": 1e-4, "float64": 1e-9}.get(dtype, 0.1))
+    assert stats.epilogues["batch_norm + relu: one kernel"] == stats.epilogues["batch_norm + add + relu: one kernel"] == 1
+    assert stats.epilogues["relu_backward + batch_norm_backward: one kernel"] == 1
+    assert sum(call.op.name == "relu_backward" for call in executable.line.calls) == 1
+
+
 def test_counters_and_running_statistics_are_one_launch(monkeypatch):
     monkeypatch.delenv("GRADLAB_MEGA")
     gl.manual_seed(0)

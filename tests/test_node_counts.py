@@ -26,6 +26,7 @@ READ = """
     int64 rows
 // __global__ void no(int* x) {}
 template <class P> __global__ void __launch_bounds__(256, 1) rows(ROWS) {}
+__global__ void more(ROWS, const void* beside) {}
 extern "C" __global__ void
     mixed(const float* __restrict__ x, float const* y, Layout<3, 4> layout, const Table<int*> table, float* __restrict__ z, int64 n) {}
 """
@@ -34,6 +35,7 @@ extern "C" __global__ void
 def test_a_kernels_parameters_are_read():
     read = parameters_of(READ)
     assert read["rows"] == (True, False, None) and "no" not in read
+    assert read["more"] == (True, False, None, True)
     assert read["mixed"][:3] == (True, True, None) and read["mixed"][4:] == (False, None)
 
 

@@ -35,6 +35,12 @@ def test_a_functions_code_and_defaults():
     assert {name: word(function, i) for name, i in found.items()} == {name: id(getattr(function, name)) for name in names}
 
 
+def test_what_a_cell_holds():
+    held = object()
+    found, cell = machine_guards.cell_words(), (lambda: held).__closure__[0]
+    assert {name: word(cell, i) for name, i in found.items()} == {"cell_contents": id(held)}
+
+
 def test_an_objects_class_and_a_dicts_size():
     found = machine_guards.object_words()
     assert set(found) == {"class", "entries", "version"}

@@ -201,6 +201,14 @@ def note(versions: Iterable[Version]) -> None:
         version.written = version.count = now
 
 
+def note_places(lines: Iterable[tuple[Version, Any]]) -> None:
+    """The same, and where the writes stand."""
+    now = next_sequence()
+    for version, place in lines:
+        version.written = version.count = now
+        version.place = place
+
+
 def note_writes(tensors: Iterable[Differentiable]) -> None:
     """Note the time and the place of writes to several tensors: a graph made before can no longer use their old values."""
     mode = current()

@@ -21,7 +21,7 @@ from gradlab.backends.cuda.emulator import KernelFault
 from gradlab.backends.cuda.emulator.device.hazards import Use
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LIST = re.compile(r"^[ \t]*#define (\w+)[ \t]+((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)  # a macro may stand for all parameters
+_LIST = re.compile(r"^[ \t]*#define (\w+)[ \t]+((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)  # a macro may stand for parameters
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
 
 
@@ -39,7 +39,7 @@ def parameters_of(source: str) -> dict[str, tuple[bool | None, ...]]:
     text, found = _COMMENT.sub(" ", source), {}
     lists = {match[1]: match[2].replace("\\\n", " ") for match in _LIST.finditer(text)}
     for name, parameters in lists.items():
-        text = text.replace(f"({name})", f"({parameters})")
+        text = re.sub(rf"(?<=\(){name}(?=[,)])", lambda _, given=parameters: given, text)
     for match in _KERNEL.finditer(text):
         depth, end, parts = 1, match.end(), [""]
         while depth:

@@ -5,8 +5,38 @@
 
 namespace gradlab {
 
-// extra[0]: whether a ReLU follows.
-template <class S_>
+// What policies of this file are made of.
+struct Channels : Rows {
+    const void* beside;  // an array like x that is read beside it, where the policy does
+};
+
+// A gradient behind a ReLU, whose result lies beside: 0 where that is.
+template <class S>
+struct Masked {
+    const S *slope, *result;
+    __device__ __forceinline__ Masked operator+(int64 n) const { return {slope + n, result + n}; }
+};
+template <class L, class S, class T, int N>
+__device__ __forceinline__ void fetch(const Masked<S>& row, int64 stride, const L& places, T blank, T (&value)[N]) {
+    T result[N];
+    fetch(row.slope, stride, places, blank, value);
+    fetch(row.result, stride, places, T(0), result);
+#pragma unroll
+    for (int k = 0; k < N; ++k) value[k] = result[k] <= T(0) ? T(0) : value[k];
+}
+template <class S, bool Behind>
+struct Gradient {
+    typedef const S* type;
+    static __device__ __forceinline__ type of(const Channels& g) { return static_cast<const S*>(g.in[0]); }
+};
+template <class S>
+struct Gradient<S, true> {
+    typedef Masked<S> type;
+    static __device__ __forceinline__ type of(const Channels& g) { return {static_cast<const S*>(g.in[0]), static_cast<const S*>(g.beside)}; }
+};
+
+// extra[0]: whether a ReLU follows. Added: what lies beside is added before. It is read for results alone: `add` leaves it.
+template <class S_, bool Added>
 struct BatchNorm {
     typedef S_ S;
     typedef typename Compute<S>::type T;
@@ -15,7 +45,7 @@ struct BatchNorm {
         Centre<T> centre;
         T factor;
     };
-    static constexpr int streams = 1;
+    static constexpr int streams = Added ? 2 : 1;
     static constexpr bool writes = true;
     const S *a, *b, *weight, *bias;
     S* y;
@@ -25,9 +55,10 @@ struct BatchNorm {
     T gain, shift, near;
 
     explicit __device__ __forceinline__ BatchNorm(const Rows& g)
-        : a(static_cast<const S*>(g.in[0])), b(nullptr), weight(static_cast<const S*>(g.in[1])), bias(static_cast<const S*>(g.in[2])),
-          y(static_cast<S*>(g.out[0])), mean(static_cast<T*>(g.out[1])), rstd(static_cast<T*>(g.out[2])), var(static_cast<T*>(g.out[3])),
-          eps(g.number), some(g.count > 0 && g.inner > 0), relu(g.extra[0] != 0), gain(1), shift(0), near(0) {}
+        : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(static_cast<const Channels&>(g).beside)),
+          weight(static_cast<const S*>(g.in[1])), bias(static_cast<const S*>(g.in[2])), y(static_cast<S*>(g.out[0])),
+          mean(static_cast<T*>(g.out[1])), rstd(static_cast<T*>(g.out[2])), var(static_cast<T*>(g.out[3])), eps(g.number),
+          some(g.count > 0 && g.inner > 0), relu(g.extra[0] != 0), gain(1), shift(0), near(0) {}
     __device__ __forceinline__ T blank() const { return near; }
     __device__ __forceinline__ void enter(int64 channel, int64 first) {
         if (some) near = near_of(a + first);
@@ -42,10 +73,11 @@ struct BatchNorm {
     }
     __device__ __forceinline__ Ready ready(const State& state) const { return {Centre<T>(state.mean), state.scale(eps) * gain}; }
     template <bool Held, int V, class L>
-    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L&, int) const {
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L&, int) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) {
             a[k] = r.centre.to(a[k] - near) * r.factor + shift;
+            if constexpr (Added) a[k] = load(store<S>(a[k])) + b[k];  // as two operations round
             if (relu) a[k] = maximum(a[k], T(0));
         }
     }
@@ -56,8 +88,8 @@ struct BatchNorm {
     }
 };
 
-// a: the gradient dy, b: x.
-template <class S_>
+// a: the gradient dy, b: x. Behind: dy is what arrives at a ReLU behind the norm, whose result lies beside.
+template <class S_, bool Behind>
 struct BatchNormBackward {
     typedef S_ S;
     typedef typename Compute<S>::type T;
@@ -67,14 +99,15 @@ struct BatchNormBackward {
     };
     static constexpr int streams = 2;
     static constexpr bool writes = true;
-    const S *a, *b, *weight;
+    typename Gradient<S, Behind>::type a;
+    const S *b, *weight;
     const T *mean, *rstd;
     S *y, *dweight, *dbias;
     T n, centre, scale, gain;
 
     explicit __device__ __forceinline__ BatchNormBackward(const Rows& g)
-        : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), weight(static_cast<const S*>(g.in[2])),
-          mean(static_cast<const T*>(g.in[3])), rstd(static_cast<const T*>(g.in[4])), y(static_cast<S*>(g.out[0])),
+        : a(Gradient<S, Behind>::of(static_cast<const Channels&>(g))), b(static_cast<const S*>(g.in[1])),
+          weight(static_cast<const S*>(g.in[2])), mean(static_cast<const T*>(g.in[3])), rstd(static_cast<const T*>(g.in[4])), y(static_cast<S*>(g.out[0])),
           dweight(static_cast<S*>(g.out[1])), dbias(static_cast<S*>(g.out[2])), n(T(g.extra[0])), centre(0), scale(0), gain(1) {}
     static __device__ __forceinline__ T blank() { return T(0); }
     __device__ __forceinline__ void enter(int64 channel, int64) {
@@ -124,7 +157,7 @@ struct InPlanes {
 
 // Of rows.cuh's arguments: rows are the channels, count the batch, extra[1] the threads that a step takes along a plane.
 template <class P>
-__device__ __forceinline__ void channel_rows(const Rows& g) {
+__device__ __forceinline__ void channel_rows(const Channels& g) {
     typedef typename P::State State;
     typedef typename P::T T;
     constexpr int V = pack_size<typename P::S>(8), N = batch_of<V>, U = N / V;
@@ -187,8 +220,12 @@ __device__ __forceinline__ void channel_rows(const Rows& g) {
 }
 
 template <class P>
-__global__ void __launch_bounds__(256, 1) channel(GRADLAB_ROWS) { channel_rows<P>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) channel(GRADLAB_ROWS, const void* beside) {
+    channel_rows<P>(Channels{GRADLAB_GIVEN, beside});
+}
 template <class P>
-__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS, const void* beside) {
+    column_rows<P>(Channels{GRADLAB_GIVEN, beside});
+}
 
 }  // namespace gradlab

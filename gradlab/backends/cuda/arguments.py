@@ -7,6 +7,7 @@ it writes all values with one `struct.pack_into` and keeps the table of their ad
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 import struct
 import weakref
@@ -88,9 +89,17 @@ class Packer:
 
     def part(self, number: int) -> Callable[[Packet, Any], None]:
         """What packs one value anew into a packet that was filled."""
-        kind, offset = self._kinds[number], self._offsets[number]
-        pack = struct.Struct("<" + (_PADDED[kind] if isinstance(kind, str) else f"{kind}s")).pack_into
+        pack, offset = self._place(number)
         return lambda packet, value: pack(packet.buffer, offset, value)
+
+    def part_of(self, packet: Packet, number: int) -> Callable[[Any], None]:
+        """The same for one packet."""
+        pack, offset = self._place(number)
+        return functools.partial(pack, packet.buffer, offset)
+
+    def _place(self, number: int) -> tuple[Callable[..., None], int]:
+        kind = self._kinds[number]
+        return struct.Struct("<" + (_PADDED[kind] if isinstance(kind, str) else f"{kind}s")).pack_into, self._offsets[number]
 
     def done(self, packet: Packet) -> None:
         """The driver has copied the values: the packet may be used again."""

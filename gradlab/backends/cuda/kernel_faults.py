@@ -37,6 +37,7 @@ class Faults:
         self._numbers: dict[Any, int] = {}
         self._next = 0
         self._host: Any = None
+        self._words: Any = None  # a look at the same: numbers come out of it in half the time
         self._record: Any = None
 
     @property
@@ -46,6 +47,7 @@ class Faults:
             with self._lock:
                 if self._record is None:
                     self._host, self._record = self._driver.shared_words(4)
+                    self._words = memoryview(self._host)
         return self._record
 
     def sites(self, key: Any, *sites: Site) -> int:
@@ -90,9 +92,10 @@ class Faults:
 
     def check(self) -> None:
         """Raise what a kernel has reported. Never waits."""
-        host = self._host
-        if host is None or host[0] != 2:
+        words = self._words
+        if words is None or words[0] != 2:
             return
+        host = self._host
         with self._lock:
             number, value = host.view(np.int64)[1:3].tolist()
             host[0] = 0

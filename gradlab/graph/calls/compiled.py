@@ -24,7 +24,7 @@ from gradlab.graph.calls.higher_order import Gradients
 from gradlab.graph.calls.runner import MOST, Execute, Runner, mark_replaced, put_first
 from gradlab.graph.calls.stats import Stats, kernels, stats
 from gradlab.graph.guards.argument_guards import guard_arguments
-from gradlab.graph.guards.machine_guards import Found
+from gradlab.graph.guards.machine_guards import Found, Lacks
 from gradlab.graph.guards.rebinding import Held, Holding
 from gradlab.graph.ir.graph import Value
 from gradlab.graph.ir.memory_plan import Shared, give_back
@@ -310,8 +310,9 @@ class Program:
                 if t._meta is None or not (t._meta.hooks or t._meta.post_hooks):
                     test = f"({meta} is None or not ({meta}.hooks or {meta}.post_hooks))"
                     guards.test(test, label)
-                    now = [meta] if t._meta is None else [f"{meta}.hooks", f"{meta}.post_hooks"]
-                    guards.mostly(test, *(Found(expression, None) for expression in now))
+                    own = {} if t._meta is None else vars(t._meta)  # it never gets another one
+                    hooks = [Found(f"{meta}.{k}", own[k]) if k in own else Lacks(own, k) for k in ("hooks", "post_hooks") if t._meta is not None]
+                    guards.mostly(test, Found(meta, t._meta), *hooks)
                 else:
                     guards.equal(f"({meta}.hooks, {meta}.post_hooks)", (t._meta.hooks, t._meta.post_hooks), label)
         for leaf, t in runner.pinned:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from operator import itemgetter
+from operator import call, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from numpy import empty
 
-from gradlab.autograd.inplace import note
+from gradlab.autograd.inplace import note, note_places
 from gradlab.autograd.record import refresh, wrap
 from gradlab.graph.calls.autograd_node import Call
 from gradlab.graph.executables.native.executable import NativeExecutable
@@ -127,13 +127,11 @@ class QuickLaunch(Quick):
                     last[0] = found
             if runner.send is not None:
                 runner.send()
-            outs = [make() for make in self.makers]
+            outs = [*map(call, self.makers)]
             if self.launch(arrays, outs):
-                if runner.versions:
-                    for version, place in runner.lines:
-                        version.place = place
-                    note(runner.versions)
-                return self.build([wrap(out) for out in outs])
+                if runner.lines:
+                    note_places(runner.lines)
+                return self.build([*map(wrap, outs)])
             self.refused += 1
         self.armed = False  # until it has gone well
         result = runner.run(args, kwargs)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd.base import NOWHERE, version_of
-from gradlab.autograd.inplace import note, note_writes
+from gradlab.autograd.inplace import note_places, note_writes
 from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import refresh, wrap
 from gradlab.dtype import FLOAT32
@@ -138,6 +138,9 @@ def _reader(names: tuple[Any, ...]) -> Callable[[dict[str, Any]], Any]:
     """What reads several hyper-parameters from a group at once."""
     if len(names) > 1 and all(type(name) is str for name in names):
         return itemgetter(*names)
+    if len(names) == 1 and type(names[0]) is str:
+        name = names[0]
+        return lambda group: (group[name],)
     return lambda group: values(group, names)
 
 
@@ -287,10 +290,8 @@ class Runner:
                     before.add_(gradient.tensor)
         for generator, _, words in self.random:
             generator.advance(words)
-        if self.versions:
-            for version, place in self.lines:
-                version.place = place
-            note(self.versions)
+        if self.lines:
+            note_places(self.lines)
         if self.written_arguments:
             unique = list(dict.fromkeys(given))
             note_writes([unique[i] for i in self.written_arguments])

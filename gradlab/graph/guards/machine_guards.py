@@ -7,6 +7,7 @@ import functools
 import itertools
 import re
 import sys
+import types
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -141,6 +142,8 @@ def _kind(owner: Any, by_key: bool, name: Any) -> tuple[int, int]:
         return ENTRY if type(owner) is dict and type(name) is str else ITEM, id(name)
     if isinstance(owner, Differentiable) and name in words():
         return WORD, words()[name]
+    if type(owner) is types.CellType and name in cell_words():
+        return WORD, cell_words()[name]
     return ATTRIBUTE, id(name)
 
 
@@ -152,6 +155,13 @@ def words() -> dict[str, int]:
     for name, mark in marks.items():
         setattr(probe, name, mark)
     return _found(probe, marks)
+
+
+@functools.cache
+def cell_words() -> dict[str, int]:
+    """The same of what a closure's cell holds."""
+    probe = types.CellType(object())
+    return _found(probe, {"cell_contents": probe.cell_contents})
 
 
 @functools.cache

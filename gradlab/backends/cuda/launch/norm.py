@@ -99,21 +99,24 @@ def _row_norm_backward(work: Work, dy: Any, x: Any, weight: Any, mean: Any, rstd
     work.launch(function, -(-size // 32), 256, partial, dweight, dbias, parts, size, rows=which)
 
 
-def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[Any], number: float, relu: bool | None = None) -> None:
-    """A policy of channel.cu over an array [batch, channels, inner]. relu: whether a ReLU follows; None for a gradient."""
+def _channels(
+    work: Work, name: str, x: Any, inputs: list[Any], outputs: list[Any], number: float, beside: Any, relu: bool | None = None
+) -> None:  # fmt: skip
+    """A policy of channel.cu over an array [batch, channels, inner]. beside: another one like it, or None. relu: whether a ReLU follows;
+    None for a gradient."""
     batch, channels, inner = split(x.shape, 1)
     if not channels:
         return
     if channels == 1:
         batch, inner = 1, batch * inner
     dtype = x.dtype
-    chosen = policy(name, dtype)
+    chosen = policy(name, dtype, beside is not None)
     if inner == 1 and channels > 1:
-        call = Call(inputs, outputs, number, (batch if relu is None else int(relu), 0))
+        call = Call(inputs, outputs, number, (batch if relu is None else int(relu), 0), (beside,))
         row_forms.run(work, CHANNELS, chosen, call, dtype, (1, batch, channels), ())
         return
     width = min(16 // dtype.itemsize, 8)
-    packed = int(inner % width == 0 and aligned(work, x, outputs[0], inputs[0]))
+    packed = int(inner % width == 0 and aligned(work, x, outputs[0], inputs[0], beside))
     across = min(256, 1 << (max(-(-inner // width), 1) - 1).bit_length())
     parts = min(parts_for(channels, batch * inner, 4096), 256)
     arrays = [*inputs, *[None] * (5 - len(inputs)), *outputs, *[None] * (4 - len(outputs))]
@@ -122,17 +125,19 @@ def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[An
     for stage in (WHOLE,) if parts == 1 else (TOTALS, RESULTS):
         sizes = (channels, batch, inner, parts, packed | stage << 1)
         first = batch * inner if relu is None else int(relu)
-        work.launch(function, channels * parts, 256, *arrays, partial, np.float64(number), first, across, *sizes)
+        work.launch(function, channels * parts, 256, *arrays, partial, np.float64(number), first, across, *sizes, beside)
 
 
-def batch_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+def batch_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any], other: Any = None, relu: bool = False) -> None:
+    """other: what is added to the result; relu: whether a ReLU follows."""
     arrays = [_optional(work, a) for a in inputs]
-    _channels(work, "BatchNorm", arrays[0], arrays, outputs, params["eps"], params.get("relu", False))
+    _channels(work, "BatchNorm", arrays[0], arrays, outputs, params["eps"], _optional(work, other), relu)
 
 
-def batch_norm_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+def batch_norm_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any], result: Any = None) -> None:
+    """result: of a ReLU behind the norm, where the gradient is what arrives there."""
     arrays = [_optional(work, a) for a in inputs]
-    _channels(work, "BatchNormBackward", arrays[1], arrays, outputs, 0.0)
+    _channels(work, "BatchNormBackward", arrays[1], arrays, outputs, 0.0, _optional(work, result))
 
 
 RULES = {

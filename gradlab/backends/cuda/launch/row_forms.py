@@ -37,6 +37,7 @@ class Call(NamedTuple):
     outs: Sequence[Any]
     number: float = 0.0
     extra: tuple[int, int] = (0, 0)
+    more: tuple[Any, ...] = ()  # behind all the others, where a file's kernels take more than rows.cuh's
 
 
 def split(shape: tuple[int, ...], dim: int) -> Sizes:
@@ -101,7 +102,7 @@ def run(
         function = work.kernel(file, name, policy, *types)
         work.launch(
             function, blocks, threads, *ins, *outs, partial, np.float64(call.number), *call.extra, rows, size, inner, parts,
-            mode | stage << 1, rows=columns,
+            mode | stage << 1, *call.more, rows=columns,
         )  # fmt: skip
 
     if inner > 1:

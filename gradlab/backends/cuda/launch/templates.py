@@ -16,6 +16,7 @@ FLOATS = tuple(d.dtype for d in ALL if d.dtype in FLOATING)
 NUMBERS = tuple(d.dtype for d in ALL if d.dtype != BOOL and d.dtype.kind != "c")
 
 BOTH = ("looped", "columns")
+CHANNELS = tuple((name, beside) for name in ("BatchNorm", "BatchNormBackward") for beside in (False, True))
 
 Policies = list[tuple[str, Forms]]
 
@@ -44,7 +45,7 @@ def special() -> dict[str, Sequence[tuple[Any, ...]]]:
         **dict(_entries("arg.cu", _of(NUMBERS, ("Extreme",), any_dtype=True), BOTH)),
         **dict(_entries("norm.cu", short, ())),
         **dict(_entries("norm.cu", long, ("looped",), held=False)),
-        **dict(_entries("channel.cu", _of(FLOATS, ("BatchNorm",), ("BatchNormBackward",)), ("channel", "columns"), held=False)),
+        **dict(_entries("channel.cu", _of(FLOATS, *CHANNELS), ("channel", "columns"), held=False)),
         "norm.cu held_backward": tuple(
             (STORAGE[d.name], *form)
             for d in FLOATS

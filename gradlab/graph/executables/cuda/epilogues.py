@@ -5,6 +5,7 @@
   convolution writes both
 - the product that makes the gradient of an activation's result, and the activation's derivative (DRELU, DGELU)
 - a product, and what is added to it (`sums_of_products.py`)
+- a batch norm, what is added to it, a ReLU, and their gradients (`norm_epilogues.py`)
 - the product that makes a weight's gradient, and the sums of its factor, which are the bias's gradient (BGRADB)
 
 Where the library cannot, the two are launches of their own, as they were. `Compiled.stats()` says what was joined, and why others were not.
@@ -78,7 +79,7 @@ linear_with_bits = Op("linear_relu_with_bits", _bits_rule, cpu=_bits_cpu, output
 relu_product = Op("matmul_relu_backward", _like_rule, cpu=_relu_cpu)
 gelu_product = Op("matmul_gelu_tanh_backward", _like_rule, cpu=_gelu_cpu)
 _PRODUCTS = (product_with_sums, linear_with_bits, relu_product, gelu_product, sums_of_products.plus)
-OWN = frozenset((*_PRODUCTS, norm_epilogues.norm_relu)) | conv_epilogues.OWN
+OWN = frozenset(_PRODUCTS) | norm_epilogues.OWN | conv_epilogues.OWN
 
 LAYERS = {"relu": ops.fused.linear_relu, "gelu_tanh": ops.fused.linear_gelu_tanh}
 PRODUCTS = {"relu_backward": ("relu", relu_product), "gelu_tanh_backward": ("gelu_tanh", gelu_product)}
@@ -135,6 +136,9 @@ def _with_activations(line: Rewriting) -> list[Call]:
             _forward(line, call, backward)
         if call.op is ops.elementwise.relu and line.maker(call.outputs[0]) is call:
             norm_epilogues.with_relu(line, call)
+    for call in calls:
+        if call.op is ops.norm.batch_norm_backward:
+            norm_epilogues.with_relu_backward(line, call)
     for found in backward.values():  # GELU's derivative needs nothing of the forward pass but what GELU was taken of
         op = PRODUCTS[found.call.op.name][1]
         if op is gelu_product and found.call.inputs[1].spec.shape[-1] % AUX_ELEMENTS == 0:
@@ -264,8 +268,8 @@ def launch(
     """What computes one of `OWN`, and in how many launches. missing: addresses of bits that nobody writes, since the library could not."""
     if op in conv_epilogues.OWN:
         return conv_epilogues.launch(backend.work, inputs, outputs, params), 1
-    if op is norm_epilogues.norm_relu:
-        return norm_epilogues.launch(backend.work, inputs, outputs, params), 1
+    if op in norm_epilogues.OWN:
+        return norm_epilogues.launch(backend.work, op, inputs, outputs, params), 1
     if op is sums_of_products.plus:
         return sums_of_products.launch(backend, inputs, outputs[0])
     if op is product_with_sums:

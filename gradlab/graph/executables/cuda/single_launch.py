@@ -88,17 +88,16 @@ def single_launch(work: Work, task: Any, inputs: Sequence[Any], results: Sequenc
         before: list[Any] = [None] * number
         packer = Packer(kinds)
         packet = packer.fill(*constants)  # one is enough: a launch copies it, and callers take turns
-        address = packet.address
 
         def writer(which: int) -> Callable[[int], None]:
             """What puts an array's address into the packet: in most programs in one place."""
-            writes = [(packer.part(i), far) for i, n, far in places if n == which]
+            writes = [(packer.part_of(packet, i), far) for i, n, far in places if n == which]
             if len(writes) == 1 and not writes[0][1]:
-                return functools.partial(writes[0][0], packet)
+                return writes[0][0]
 
             def write(at: int) -> None:
                 for part, far in writes:
-                    part(packet, at + far)
+                    part(at + far)
 
             return write
 
@@ -121,7 +120,7 @@ def single_launch(work: Work, task: Any, inputs: Sequence[Any], results: Sequenc
                 writers[i](at)
             for write, array in zip(of_fresh, fresh):
                 write(pointer(array))
-            launch(address)
+            launch(packet.address)  # which is there as long as the packet
             return True
 
         return quick
