@@ -39,7 +39,7 @@ def parameters_of(source: str) -> dict[str, tuple[bool | None, ...]]:
     text, found = _COMMENT.sub(" ", source), {}
     lists = {match[1]: match[2].replace("\\\n", " ") for match in _LIST.finditer(text)}
     for name, parameters in lists.items():
-        text = re.sub(rf"(?<=\(){name}(?=[,)])", lambda _, given=parameters: given, text)
+        text = re.sub(rf"(?<=\(){name}(?=[,)])", parameters.replace("\\", r"\\"), text)
     for match in _KERNEL.finditer(text):
         depth, end, parts = 1, match.end(), [""]
         while depth:

@@ -310,8 +310,9 @@ class Program:
                 if t._meta is None or not (t._meta.hooks or t._meta.post_hooks):
                     test = f"({meta} is None or not ({meta}.hooks or {meta}.post_hooks))"
                     guards.test(test, label)
-                    own = {} if t._meta is None else vars(t._meta)  # it never gets another one
-                    hooks = [Found(f"{meta}.{k}", own[k]) if k in own else Lacks(own, k) for k in ("hooks", "post_hooks") if t._meta is not None]
+                    own: Any = {} if t._meta is None else vars(t._meta)  # a Meta never gets another dict
+                    names = () if t._meta is None else ("hooks", "post_hooks")
+                    hooks = (Found(f"{meta}.{k}", own[k]) if k in own else Lacks(own, k) for k in names)
                     guards.mostly(test, Found(meta, t._meta), *hooks)
                 else:
                     guards.equal(f"({meta}.hooks, {meta}.post_hooks)", (t._meta.hooks, t._meta.post_hooks), label)

@@ -163,7 +163,8 @@ class CudaExecutable:
         self._settings = self._now()
         self.why = ""
         arrays = Arrays(self.backend, self.arranged, self._arena, self._inputs, self._outputs)
-        line, env, units = self.line, arrays.of(self.line), self.arranged.units
+        line, units = self.line, self.arranged.units
+        env = self._env = arrays.of(line)  # kept, since some tasks know addresses alone
         made: list[loops.LoopKernel | None] = [None] * len(units)
         for i, unit in enumerate(units):
             if unit.loop:
@@ -180,8 +181,7 @@ class CudaExecutable:
         tasks: list[Task] = []
         self._bitless = set()
         self.report = []
-        self.launches = 0
-        i = 0
+        self.launches = i = 0
         while i < len(units):
             unit, kernel, last = units[i], made[i], i
             call = unit.calls[0]

@@ -1,7 +1,7 @@
 """A batch norm, what is added to its result and the ReLU behind it as one kernel; and a norm's gradient with that of the ReLU behind it.
 
-The gradient reads the ReLU's result beside what arrives at it, instead of what a loop of its own would have written. Left alone: what a loop
-makes for the sum, or for the ReLU's gradient, alone goes on in that loop.
+The gradient reads the ReLU's result beside what arrives at it, instead of what a loop of its own would have written. Left alone: what a
+loop makes for the sum alone, or for the ReLU's gradient alone, goes on in that loop.
 """
 
 from __future__ import annotations
