@@ -94,6 +94,10 @@ def convolutions(*tail: Any) -> Any:
     return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), *tail)
 
 
+def pooled(before: int, after: int) -> tuple[Any, ...]:
+    return nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
+
+
 def image(channels: int = 3) -> Any:
     return gl.rand(2, channels, 12, 12)
 
@@ -103,6 +107,15 @@ def algebra(x: Any) -> Any:
     y = (x * 1).t().t() + 0.0
     z = (x - 0.0).double().float().reshape(-1).reshape(x.shape) / 1
     return gl.neg(-y) * z.exp() + z.exp(), x[:, :].squeeze().permute(1, 0).permute(1, 0), gl.arange(4).float() * 2 + gl.ones(4)
+
+
+def orders(x: Any) -> Any:
+    """Orders of dimensions that do not undo one another, and types that do not hold what they are given."""
+    y = x.reshape(2, 3, 5)
+    turned = y.permute(2, 0, 1).permute(1, 2, 0), y.permute(2, 0, 1).permute(1, 0, 2), y.transpose(0, 2).permute(1, 2, 0)
+    types = (x * 9).int().float(), (x * 9).double().float(), (x * 3).half().float(), x.double().int().double(), (x > 0.5).float().bool()
+    return (*turned, y.mT.permute(2, 0, 1), *types)
+
 
 
 def statistics(x: Any) -> Any:
@@ -126,11 +139,13 @@ def programs() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     words = gl.arange(12).reshape(2, 6) % 11
     encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
     found = {
-        "algebra": (algebra, (gl.rand(3, 4),)), "statistics": (statistics, (gl.rand(6, 5),)),
+        "algebra": (algebra, (gl.rand(3, 4),)), "orders": (orders, (gl.rand(2, 15) * 3 - 1,)), "statistics": (statistics, (gl.rand(6, 5),)),
         "lookups": (lookups, (gl.rand(11, 4), gl.rand(4, 3), words)), "parts": (parts, (gl.rand(3, 5), gl.rand(5, 8))),
         "perceptron": steps(nn.Sequential(nn.Linear(5, 7), nn.GELU("tanh"), nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 3)), gl.rand(4, 5)),
         "convolutions": steps(convolutions(nn.MaxPool2d(2), nn.Conv2d(8, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)), image()),
         "convolutions, run": only(convolutions(nn.MaxPool2d(2), nn.Conv2d(8, 4, 3), nn.SiLU()).eval(), image()),
+        "pooled": steps(nn.Sequential(*pooled(3, 8), *pooled(8, 4), nn.Flatten(), nn.Linear(36, 3)), image()),
+        "pooled, run": only(nn.Sequential(*pooled(3, 8), *pooled(8, 4)), image()),
         "pooled by 3": steps(convolutions(nn.MaxPool2d(3, 2, 1)), image()), "averaged": steps(convolutions(nn.AvgPool2d(2)), image()),
         "averaged over all": steps(convolutions(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)), image()),
         "residual": steps(Residual(), image(8)), "residual, run": only(Residual().eval(), image(8)), "joined": steps(Joined(), image(4)),

@@ -66,4 +66,7 @@ EXPLAINED: dict[str, str] = {
     "gradlab/graph/guards/reads.py"
     ' | if value is os and by in ("environ", "getenv"):'
     ' | if not (value is os and by in ("environ", "getenv")):': "where frames can be read, `accesses.py` notes it, too",
+    "gradlab/graph/passes/fuse_batch_norm.py"
+    " | if call is not None and id(call) not in seen and order[id(call)] > order[id(norm)]:"
+    " | if call is not None and id(call) not in seen and order[id(call)] >= order[id(norm)]:": "the norm itself has been asked for before",
 }
