@@ -205,3 +205,37 @@ def test_every_pair_of_options_stands_apart():
         if possible(options) and all(possible({o: v}) for o, v in options.items()):
             both, first, second = (trained(gl, name, o, False) for o in (options, *({k: v} for k, v in options.items())))
             assert not np.array_equal(both, first) or not np.array_equal(both, second), (name, pair)
+
+
+def test_a_step_to_a_part_of_an_epoch():
+    optimizer = groups()
+    scheduler = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 4)
+    for at, whole in ((0.25, 0), (1.5, 1), (3.75, 3), (4.5, 4)):
+        scheduler.step(at)
+        assert scheduler.last_epoch == whole
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05 * (1 + math.cos(math.pi * (at % 4) / 4)))
+
+
+@pytest.mark.parametrize("made", [
+    lambda o: lr_scheduler.CyclicLR(o, 0.1, 0.5, 3), lambda o: lr_scheduler.OneCycleLR(o, 0.5, 9),
+])
+def test_cycles_of_momentum_leave_the_other_betas(made):
+    optimizer = gl.optim.Adam([gl.zeros(1, requires_grad=True)], betas=(0.7, 0.98))
+    scheduler, seen = made(optimizer), set()
+    for _ in range(8):
+        optimizer.step()
+        scheduler.step()
+        first, second = optimizer.param_groups[0]["betas"]
+        seen.add(first)
+        assert second == 0.98
+    assert len(seen) > 3
+
+
+@pytest.mark.parametrize("name", ["StepLR", "MultiStepLR"])
+def test_a_rate_that_has_not_turned_yet_turns_when_a_run_goes_on(name):
+    """The groups have the initial rate still, as where only the epoch is known; with the rate of the epoch it stays."""
+    options = {"StepLR": {"step_size": 3}, "MultiStepLR": {"milestones": [3]}}[name]
+    for rate, want in ((0.1, 0.01), (0.01, 0.01)):
+        optimizer = gl.optim.SGD([{"params": [gl.zeros(1, requires_grad=True)], "initial_lr": 0.1}], lr=rate)
+        getattr(lr_scheduler, name)(optimizer, last_epoch=2, **options)
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(want)

@@ -33,6 +33,7 @@ ROOMS = {
             reduction softmax scan conv pool norm loss linear activation math special numerics random sorting layout indexing memory_views
             complex linalg fourier attention sequences quantization vision creation ctc statistics rnn optim tables sparse
             samples_uneven kinds/close_values kinds/views_of_memory kinds/ways_by_size kinds/types_of_rows
+            kinds/hard_numbers kinds/sum_accuracy
         """), ROWS),
     "rules": Room(
         ("gradlab/ops/batching/*.py", "gradlab/onnx/rows/*.py"), tests("vmap vmap_rows onnx_export_rows onnx_export kinds/onnx_random")
