@@ -122,6 +122,22 @@ def test_the_default_dtype_decides():
         gl.set_default_dtype(gl.float32)
 
 
+def test_two_numbers_make_a_tensor():
+    """In the functions in which PyTorch takes two numbers; a program's sizes come there."""
+    for name, a, b, options, want in [
+        ("add", 5, 2, {}, 7), ("add", 5, 2, {"alpha": 3}, 11), ("add", 5.0, 2, {}, 7.0), ("add", True, 2, {}, 3), ("sub", 5, 2.5, {}, 2.5),
+        ("mul", 5, 2, {}, 10), ("mul", 5, 2j, {}, 10j), ("div", 5, 2, {}, 2.5), ("div", -5, 2, {"rounding_mode": "trunc"}, -2),
+        ("div", -5, 2, {"rounding_mode": "floor"}, -3), ("div", 5.5, 2, {"rounding_mode": "trunc"}, 2.0), ("true_divide", 1, 4, {}, 0.25),
+        ("floor_divide", -5, 2, {}, -3), ("floor_divide", 5.0, 2, {}, 2.0), ("multiply", 2, 3, {}, 6), ("subtract", 2, 3, {}, -1),
+    ]:  # fmt: skip
+        y = getattr(gl, name)(a, b, **options)
+        assert y.shape == () and y.item() == want and type(y.item()) is type(want), (name, a, b, options)
+        assert y.dtype == {int: gl.int64, float: gl.float32, complex: gl.complex64}[type(want)]
+    for name in ("fmod", "atan2", "maximum"):
+        with pytest.raises(TypeError, match=name):
+            getattr(gl, name)(5, 2)
+
+
 def test_numbers_keep_their_value():
     assert (gl.tensor([1], dtype=gl.uint8) + 255).item() == 0
     assert (gl.tensor([1.0], dtype=gl.float16) * 1e5).item() == float("inf")

@@ -26,6 +26,7 @@ Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt
 new = object.__new__
 getframe = sys._getframe
 _NUMBERS = (int, float, bool, complex)
+_OF_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide"})  # take two numbers, as in PyTorch
 NARROW = HALF | {BOOL, int8.dtype, uint8.dtype}  # what half types hold exactly
 
 
@@ -79,7 +80,9 @@ def promoted(op: Op, inputs: list[Any]) -> tuple[list[Any], Any]:
     """
     tensors = [x for x in inputs if isinstance(x, Differentiable)]
     if not tensors:
-        raise TypeError(f"{op.name}: at least one input must be a tensor")
+        if op.name not in _OF_NUMBERS:
+            raise TypeError(f"{op.name}: at least one input must be a tensor")
+        inputs = tensors = [wrap(np.asarray(x, result_type([], [x]))) for x in inputs]
     dtypes = [(t._array.dtype, len(t._array.shape)) for t in tensors]
     numbers = [x for x in inputs if isinstance(x, _NUMBERS)]
     dtype = dtypes[0][0] if len(dtypes) == 1 and not numbers else result_type(dtypes, numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from gradlab.tensor import Tensor
 from gradlab.utils.data import Sampler
 
 DEFAULT_PROTOCOL = 2
+TransformGetItemToIndex = nullcontext  # within vmap a tensor is an index here without it
 legacy_contiguous_format = gradlab.contiguous_format
 _collate_fn_t = _worker_init_fn_t = Callable[..., Any]
 

@@ -123,6 +123,7 @@ _PRIVATE = {
         "_assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_type _check_value _check_with "
         "_standard_gamma binomial legacy_contiguous_format sym_ite sym_sum"
     ),
+    "torch._dynamo._trace_wrapped_higher_order_op": "TransformGetItemToIndex",
     "torch.autograd.forward_ad": "UnpackedDualTensor unpack_dual",
     "torch.distributions.multivariate_normal": "_precision_to_scale_tril",
     "torch.distributions.transforms": "_clipped_sigmoid",

@@ -126,6 +126,8 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out
             return _floor_divide(input, other)
         if rounding_mode != "trunc":
             raise RuntimeError(f'div: rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}')
+        if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
+            input = _add(input, 0)  # two numbers: a tensor of the first
         remains = _fmod(input, other)
         return _whole_quotient(input, other) if remains._array.dtype in FLOATING else _floor_divide(_sub(input, remains), other)
     except Exception as error:

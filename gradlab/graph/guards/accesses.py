@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.function import Function
 from gradlab.graph.guards.attribute_lookup import DESCRIBING, IMMUTABLE, Lookups, is_told
+from gradlab.graph.guards.contents import attributes, defines
 from gradlab.graph.guards.freeze import PLAIN, is_plain
 from gradlab.graph.guards.settings import belongs, is_question, question
 from gradlab.graph.guards.sources import CALLED, GONE, Item, step
@@ -62,7 +63,7 @@ class Taken:
 
     def lacks(self, owner: Any, name: str) -> None:
         """An object has no such thing of its own, if it has not."""
-        table = getattr(owner, "__dict__", None)
+        table = attributes(owner)
         if type(table) is dict and name not in table and not (name.startswith("__") and name.endswith("__")):
             self.lookups.lacks(owner, table, name)
 
@@ -86,7 +87,7 @@ class Taken:
         key = kind if tensor else id(owner), name, code, at
         if key in self._done or kind in _CONTAINERS or (is_plain(owner) and (kind in PLAIN or kind.__flags__ & IMMUTABLE)):
             return
-        if tensor and name in getattr(owner, "__dict__", ()):
+        if tensor and name in (attributes(owner) or ()):
             self.reads.follow(owner, name, f"a tensor's {name}", code, at)
             return
         self._done.add(key)
@@ -115,7 +116,7 @@ class Taken:
             self.reads.note(owner, (name,), f"{owner.__qualname__}'s {name}")
         if issubclass(owner, Function) and name == "apply":
             self.lookups.functions_of(owner)
-        if found is not GONE and not hasattr(type(found), "__get__"):
+        if found is not GONE and not defines(type(found), "__get__"):
             self.reads.follow(owner, name, f"{owner.__qualname__}.{name}", code, at)
 
     def _of_object(self, owner: Any, name: str, code: CodeType | None, at: int) -> None:
@@ -135,7 +136,7 @@ class Taken:
             self.reads.note(owner, path, f"{kind.__name__}.{path[0]}")
         if name == "__class__":
             return
-        if found is not GONE and hasattr(type(found), "__set__"):
+        if found is not GONE and defines(type(found), "__set__"):
             if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)):
                 if step(owner, name) is GONE:
                     self.reads.note(owner, (name,), label)
@@ -143,7 +144,7 @@ class Taken:
             elif isinstance(found, property):
                 self.call(found.fget, [owner])
             return
-        table = getattr(owner, "__dict__", None)
+        table = attributes(owner)
         own = type(table) is dict and name in table
         if isinstance(owner, (Module, Optimizer)):
             self.reads.meet(owner, name)
@@ -163,7 +164,7 @@ class Taken:
         for kind in kinds[kinds.index(after) + 1 :] if after in kinds else ():
             self.lookups.of_class(kind, name)
             if name in kind.__dict__:
-                if not hasattr(type(kind.__dict__[name]), "__get__"):
+                if not defines(type(kind.__dict__[name]), "__get__"):
                     self.reads.note(kind, (name,), f"{kind.__qualname__}.{name}")
                 break
 

@@ -8,6 +8,7 @@ from typing import Any
 from gradlab import dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.graph.calls.runner import Runner
+from gradlab.graph.guards.contents import is_dataclass
 from gradlab.graph.guards.guards import Guards
 from gradlab.graph.guards.rebinding import Held
 from gradlab.graph.guards.sources import is_opaque
@@ -102,7 +103,7 @@ def guard_arguments(
             guards.test(f"[*{expression}] == {guards.name(list(value))}", f"{label}'s keys")
             for key, part in value.items():
                 visit(f"{expression}[{guards.name(key)}]", f"{label}[{key!r}]", part)
-        elif hasattr(type(value), "__dataclass_fields__") and flatten(value)[0]:
+        elif is_dataclass(type(value)) and flatten(value)[0]:
             guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type", f"type({expression})")
             for key, part in fields_of(value).items():
                 visit(f"{expression}.{key}", f"{label}.{key}", part)

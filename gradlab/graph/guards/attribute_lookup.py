@@ -14,6 +14,7 @@ from typing import Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.call_site import PACKAGE
+from gradlab.graph.guards.contents import attributes, defines
 from gradlab.graph.guards.freeze import freeze, is_fixed
 from gradlab.graph.guards.guards import Guards
 from gradlab.graph.guards.machine_guards import Condition, Found, Lacks, Word, function_words, object_words, version
@@ -50,7 +51,7 @@ def _gives(kind: type, found: Iterable[tuple[str, Any]]) -> bool:
 
 def is_told(value: Any) -> bool:
     """Whether what a class gives is told by its identity: nothing, or what makes something else of itself when it is looked up."""
-    return value is GONE or hasattr(type(value), "__get__") or callable(value)
+    return value is GONE or defines(type(value), "__get__") or callable(value)
 
 
 def is_computed(owner: Any, name: str) -> bool:
@@ -58,7 +59,7 @@ def is_computed(owner: Any, name: str) -> bool:
     kind = type(owner)
     found = lookup(kind, name)
     if found is GONE:
-        own = getattr(owner, "__dict__", None)  # perhaps anything, by a __getattribute__
+        own = attributes(owner)  # perhaps anything, by a __getattribute__
         get = GONE if type(own) is not dict or name in own or isinstance(owner, ModuleType) else lookup(kind, "__getattr__")
     else:
         get = found.fget if isinstance(found, property) else getattr(type(found), "__get__", None)
@@ -67,7 +68,7 @@ def is_computed(owner: Any, name: str) -> bool:
 
 def giver(made: Any, name: Any, young: Callable[[Any], bool]) -> Any:
     """The class from before the trace that gives an attribute of what the trace made, where it lies there; None if there is none."""
-    if type(name) is not str or isinstance(made, Differentiable) or (not isinstance(made, type) and name in getattr(made, "__dict__", ())):
+    if type(name) is not str or isinstance(made, Differentiable) or (not isinstance(made, type) and name in (attributes(made) or ())):
         return None
     classes = made.__mro__ if isinstance(made, type) else type(made).__mro__
     found = next((each for each in classes if name in each.__dict__), None)
@@ -234,4 +235,4 @@ def _guard_function(guards: Guards, function: FunctionType, code: CodeType, defa
 
 
 def _title(owner: Any) -> str:
-    return str(owner.get("__name__", "a module")) if isinstance(owner, dict) else f"an object of the class {type(owner).__qualname__}"
+    return str(owner.get("__name__", "a module")) if type(owner) is dict else f"an object of the class {type(owner).__qualname__}"

@@ -20,6 +20,7 @@ import numpy as np
 
 from gradlab.autograd.base import Differentiable
 from gradlab.device import Device
+from gradlab.graph.guards.contents import attributes, built_in, defines, items, length, members
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, slice, np.dtype, np.generic, Device)
 _CODE = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Differentiable)
@@ -68,7 +69,7 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
     without: entries of dicts, and of objects' `__dict__`, that are left out: the dict's id and the key.
     """
     if isinstance(value, PLAIN):
-        return (type(value).__name__, repr(value))
+        return (type(value).__name__, (repr if type(value) in PLAIN else built_in(value).__repr__)(value))
     if depth <= 0 or isinstance(value, _CODE) or _is_ours(value):
         if depth == 0 and isinstance(value, _NESTING):
             return _nested(value, without)
@@ -79,13 +80,15 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
         content: Any = value.tobytes() if value.nbytes <= _SMALL_ARRAY else blake2b(np.ascontiguousarray(value).data).digest()
         return ("array", value.shape, value.dtype.str, content)
     if isinstance(value, (list, tuple, deque)):
-        rest = () if len(value) <= _MANY else _rest(value, depth - 1)
-        return (type(value).__name__, len(value), *(freeze(v, depth - 1, without) for v in islice(value, _MANY)), *rest)
+        number = length(value)
+        rest = () if number <= _MANY else _rest(value, depth - 1)
+        return (type(value).__name__, number, *(freeze(v, depth - 1, without) for v in islice(members(value), _MANY)), *rest)
     if isinstance(value, (dict, MappingProxyType)):
         entries = _entries(value, without)
-        return (type(value).__name__, len(value), *((freeze(k, depth - 1), freeze(v, depth - 1, without)) for k, v in entries))
+        number = length(value)
+        return (type(value).__name__, number, *((freeze(k, depth - 1), freeze(v, depth - 1, without)) for k, v in entries))
     if isinstance(value, (set, frozenset)):
-        return (type(value).__name__, len(value), frozenset(freeze(v, depth - 1) for v in value))
+        return (type(value).__name__, length(value), frozenset(freeze(v, depth - 1) for v in members(value)))
     if isinstance(value, (bytearray, array, memoryview, DATA)):
         return (type(value).__name__, bytes(value))
     if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState)):
@@ -95,11 +98,11 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
     kind = type(value)
     if kind is type(os.environ):
         return ("environ", *value.items())
-    inside = getattr(value, "__dict__", None)
-    if inside and not hasattr(value, "__wrapped__"):
+    inside = attributes(value)
+    if inside and not ("__wrapped__" in inside or defines(kind, "__wrapped__")):
         own: Any = kind if _is_frozen(kind) else value  # an instance that cannot change is its fields
         return (Same(own), *((k, freeze(v, depth - 4 if depth > 4 else -1, without)) for k, v in _entries(inside, without)))
-    if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
+    if defines(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
         return (Same(value), _position(value))
     return Same(value)
 
@@ -109,7 +112,7 @@ def _nested(value: Any, without: Set[tuple[int, Any]]) -> Any:
     met, waiting, found = {id(value): 0}, [value], []
     for one in waiting:
         picture: list[Any] = [type(one).__name__]
-        for v in (part for entry in _entries(one, without) for part in entry) if isinstance(one, dict) else one:
+        for v in (part for entry in _entries(one, without) for part in entry) if isinstance(one, dict) else members(one):
             if isinstance(v, _NESTING):
                 if id(v) not in met:
                     met[id(v)] = len(met)
@@ -129,14 +132,14 @@ def _state(generator: Any) -> Any:
 
 def _entries(table: Mapping[Any, Any], without: Set[tuple[int, Any]]) -> Iterable[tuple[Any, Any]]:
     if not without:
-        return table.items()
+        return items(table)
     number = id(table)
-    return [(k, v) for k, v in table.items() if (number, k) not in without]
+    return [(k, v) for k, v in items(table) if (number, k) not in without]
 
 
 def _rest(values: Any, depth: int) -> tuple[Any, ...]:
     """What is behind the first entries of a long list: of numbers and strings a digest."""
-    rest = tuple(islice(values, _MANY, None))
+    rest = tuple(islice(members(values), _MANY, None))
     try:
         return (blake2b(marshal.dumps(rest)).digest(),)
     except ValueError:
@@ -145,8 +148,7 @@ def _rest(values: Any, depth: int) -> tuple[Any, ...]:
 
 def _is_frozen(kind: type) -> bool:
     """Whether this is a dataclass whose instances cannot change, and whose fields are all that there is to them."""
-    params = getattr(kind, "__dataclass_params__", None)
-    return params is not None and params.frozen and params.eq
+    return defines(kind, "__dataclass_params__") and kind.__dataclass_params__.frozen and kind.__dataclass_params__.eq  # type: ignore[attr-defined]
 
 
 def _position(iterator: Any) -> Any:

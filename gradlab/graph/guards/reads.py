@@ -17,6 +17,7 @@ from typing import Any
 from gradlab.autograd.base import Differentiable
 from gradlab.graph.guards.attribute_lookup import giver, is_computed
 from gradlab.graph.guards.bytecode import Following
+from gradlab.graph.guards.contents import MUTABLE, alike, attributes, copied, items, length, members, refill
 from gradlab.graph.guards.freeze import Same, freeze, is_plain
 from gradlab.graph.guards.guards import Guards
 from gradlab.graph.guards.module_state import (
@@ -34,9 +35,7 @@ from gradlab.graph.guards.rebinding import Held, can_be_bound, is_filled, looks_
 from gradlab.graph.guards.sources import (
     CELL,
     GONE,
-    MUTABLE,
     Item,
-    alike,
     closures_of,
     expression,
     instructions_of,
@@ -44,7 +43,6 @@ from gradlab.graph.guards.sources import (
     is_opaque,
     owns,
     put_back,
-    refill,
     resolve,
     step,
     steps,
@@ -181,8 +179,8 @@ class Reads:
     def _note_function(self, value: Any) -> None:
         while isinstance(value, MethodType):
             value = value.__func__
-        if isinstance(value, (list, tuple, dict)) and len(value) <= _MANY_FUNCTIONS:
-            for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(value, (list, tuple, dict)) and length(value) <= _MANY_FUNCTIONS:
+            for inner in members(value):
                 if isinstance(inner, (FunctionType, MethodType)):
                     self._note_function(inner)
         elif isinstance(value, FunctionType):
@@ -311,8 +309,8 @@ class Reads:
             picture = self._picture(value, whole)
             self.chains[key] = (root, label, value, picture)
             if isinstance(value, MUTABLE):
-                self._contents.setdefault(id(value), (value, value.copy()))
-            elif whole and not is_plain(value) and type(picture) is not Same and hasattr(value, "__dict__"):
+                self._contents.setdefault(id(value), (value, copied(value)))
+            elif whole and not is_plain(value) and type(picture) is not Same and attributes(value) is not None:
                 self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy()))
 
     def _picture(self, value: Any, whole: bool) -> Any:
@@ -338,7 +336,7 @@ class Reads:
         if place is not None and can_be_bound(was, now):
             self._bound[place.number] = place
             return
-        inside: Any = now if type(now) is dict else getattr(now, "__dict__", None)
+        inside: Any = now if type(now) is dict else attributes(now)
         before = self._contents.get(id(inside), (None, {}))[1] if now is was and type(inside) is dict else {}
         changed = [k for k in before if inside.get(k, GONE) is not before[k]] if before and inside.keys() == before.keys() else []
         if changed and all(can_be_bound(before[k], inside[k]) for k in changed):
@@ -357,7 +355,7 @@ class Reads:
                     put_back(root, path, was)
         for container, before in self._contents.values():
             if self._held and isinstance(container, dict):
-                before.update({k: v for k, v in container.items() if (id(container), k) in self._held})
+                before.update({k: v for k, v in items(container) if (id(container), k) in self._held})
             if not alike(container, before) and not self.young(container):
                 refill(container, before)
         for module, plain, tables in self.modules.values():

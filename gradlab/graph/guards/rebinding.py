@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any
 
 from gradlab.graph.calls.higher_order import Gradients
+from gradlab.graph.guards.contents import attributes
 from gradlab.graph.guards.sources import CELL, GONE, Item, instructions_of, resolve
 from gradlab.graph.staging.tree import LEAF, flatten
 from gradlab.nn.module import Module
@@ -64,7 +65,7 @@ def place_at(root: Any, path: tuple[Any, ...], label: str) -> Held | None:
         return Held(owner, CELL, label, label)
     if isinstance(owner, Module):
         return of_module(owner, last)
-    inside = getattr(owner, "__dict__", None)
+    inside = attributes(owner)
     return Held(inside, last, label, last) if type(inside) is dict and last in inside else None
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dis
 import functools
 import gc
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from random import Random
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from gradlab.autograd.base import Differentiable
+from gradlab.graph.guards.contents import MUTABLE, attributes, is_dataclass
 from gradlab.graph.guards.freeze import DATA
 from gradlab.nn.module import Module
 from gradlab.optim.lr_scheduler import LRScheduler
@@ -19,7 +20,6 @@ from gradlab.optim.optimizer import Optimizer
 GONE = object()  # what a place holds that holds nothing
 CELL = "cell_contents"
 CALLED = object()  # a step: what a call without arguments gives, of a weak reference, a context variable or a question (settings.py)
-MUTABLE = (list, dict, set, deque)
 KEYED = (dict, OrderedDict, defaultdict, list, tuple)  # whose entries are reached without running anybody's code
 
 
@@ -73,27 +73,6 @@ def put_back(root: Any, path: tuple[Any, ...], value: Any) -> None:
         return
 
 
-def alike(container: Any, before: Any) -> bool:
-    """Whether a container holds the very objects that an earlier copy of it holds."""
-    if len(container) != len(before):
-        return False
-    if isinstance(container, dict):
-        return all(k in before and before[k] is v for k, v in container.items())
-    return container == before if isinstance(container, set) else all(a is b for a, b in zip(container, before, strict=True))
-
-
-def refill(container: Any, before: Any) -> None:
-    """Give a container the contents of an earlier copy of it."""
-    if isinstance(container, list):
-        container[:] = before
-    elif isinstance(container, (dict, set)):
-        container.clear()
-        container.update(before)
-    elif isinstance(container, deque):
-        container.clear()
-        container.extend(before)
-
-
 @functools.lru_cache(1024)
 def instructions_of(code: CodeType) -> list[Any]:
     """What a function does, without what only the interpreter needs."""
@@ -132,13 +111,14 @@ def closures_of(code: CodeType, functions: list[FunctionType] | None, made: bool
 
 def is_instance(value: Any) -> bool:
     """Whether a value is an object of a user's class, of which each attribute is looked at on its own."""
-    return hasattr(value, "__dict__") and not isinstance(value, (*MUTABLE, tuple, type, ModuleType, FunctionType, MethodType, Random, DATA))
+    others = (*MUTABLE, tuple, type, ModuleType, FunctionType, MethodType, Random, DATA)
+    return attributes(value) is not None and not isinstance(value, others)
 
 
 def is_opaque(value: Any) -> bool:
     """Such an object, unless it is a record of settings (a dataclass, a namespace): these are told by all that is in them."""
     kind = type(value)
-    record = hasattr(kind, "__dataclass_fields__") or any((c.__module__, c.__name__) in _NAMESPACES for c in kind.__mro__)
+    record = is_dataclass(kind) or any((c.__module__, c.__name__) in _NAMESPACES for c in kind.__mro__)
     return is_instance(value) and not record
 
 
@@ -149,6 +129,6 @@ def owns(value: Any) -> bool:
     """Whether an argument is something whose attributes are looked at: an object or a class, but none of the library's machinery."""
     if isinstance(value, type):
         return True
-    if not hasattr(value, "__dict__") or isinstance(value, (Differentiable, FunctionType, ModuleType)):
+    if attributes(value) is None or isinstance(value, (Differentiable, FunctionType, ModuleType)):
         return False
     return not type(value).__module__.startswith("gradlab.") or isinstance(value, (Module, Optimizer, LRScheduler))

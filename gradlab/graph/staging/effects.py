@@ -7,8 +7,9 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
+from gradlab.graph.guards.contents import MUTABLE, attribute, attributes, members, refill
 from gradlab.graph.guards.freeze import freeze, is_plain
-from gradlab.graph.guards.sources import is_instance, refill
+from gradlab.graph.guards.sources import is_instance
 from gradlab.graph.staging.symbol import Symbol, TraceError
 from gradlab.graph.staging.tree import LEAF
 
@@ -61,10 +62,8 @@ def _holds_symbols(value: Any, depth: int) -> bool:
         return type(value._array) is Symbol
     if depth == 0 or is_plain(value):
         return False
-    if isinstance(value, dict):
-        return any(_holds_symbols(v, depth - 1) for v in value.values())
-    if isinstance(value, (list, tuple, set, frozenset)) or type(value).__module__ == "collections":
-        return any(_holds_symbols(v, depth - 1) for v in value)
-    slots = [getattr(value, name, None) for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
-    inside = list(vars(value).values()) if is_instance(value) else []
+    if isinstance(value, (*MUTABLE, tuple, frozenset)):
+        return any(_holds_symbols(v, depth - 1) for v in members(value))
+    slots = [attribute(value, name) for cls in type(value).__mro__ for name in cls.__dict__.get("__slots__", ())]
+    inside = list(attributes(value).values()) if is_instance(value) else []
     return any(_holds_symbols(v, depth - 1) for v in (*inside, *slots))

@@ -10,6 +10,7 @@ from typing import Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import Mode
+from gradlab.graph.guards.contents import is_dataclass
 from gradlab.graph.guards.freeze import Same, freeze, short
 from gradlab.graph.guards.sources import is_opaque
 from gradlab.graph.staging.tree import fields_of, flatten
@@ -65,7 +66,7 @@ def _picture(value: Any) -> Any:
         return (type(value), tuple(map(_picture, value)))
     if isinstance(value, dict):
         return (type(value), tuple((k, _picture(v)) for k, v in value.items()))
-    if hasattr(type(value), "__dataclass_fields__") and flatten(value)[0]:
+    if is_dataclass(type(value)) and flatten(value)[0]:
         return (type(value), tuple((k, _picture(v)) for k, v in fields_of(value).items()))
     return Same(value) if is_opaque(value) else freeze(value)
 

@@ -135,10 +135,10 @@ def stage(
     places = places_of(function)
     reads = Reads(function.function if isinstance(function, Holding) else function, places)
     tracer.foreign = reads.foreign
-    token = enter(mode.replace(tracer=tracer))
     backward = None
     positional, named = unflatten(structure, staged)
     arguments = Arguments(positional, named)
+    token = enter(mode.replace(tracer=tracer))
     try:
         with reads:
             result = function(*positional, **named)

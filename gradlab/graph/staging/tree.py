@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
+from gradlab.graph.guards.contents import is_dataclass
 
 LEAF = "tensor"
 
@@ -24,7 +25,7 @@ def flatten(value: Any) -> tuple[list[Any], Any]:
     if isinstance(value, dict):
         parts = [flatten(v) for v in value.values()]
         return [t for found, _ in parts for t in found], (type(value), tuple(value), tuple(s for _, s in parts))
-    if hasattr(type(value), "__dataclass_fields__"):
+    if is_dataclass(type(value)):
         fields = fields_of(value)
         parts = [flatten(v) for v in fields.values()]
         tensors = [t for found, _ in parts for t in found]
@@ -40,7 +41,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 def has_keys(kind: Any) -> bool:
     """Whether a structure of this kind has keys: (kind, keys, parts), where others are (kind, parts)."""
-    return kind is dict or (isinstance(kind, type) and (issubclass(kind, dict) or hasattr(kind, "__dataclass_fields__")))
+    return kind is dict or (isinstance(kind, type) and (issubclass(kind, dict) or is_dataclass(kind)))
 
 
 def unflatten(structure: Any, tensors: list[Any]) -> Any:
