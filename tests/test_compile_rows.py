@@ -76,3 +76,28 @@ def test_compiled_programs_give_what_eager_gives(name, kind, dtype, monkeypatch)
         limit = max(tolerance, 1e-6) if expected.dtype in (np.float32, np.complex64) else tolerance  # some samples hold narrow numbers
         wide = np.result_type(np.float64, expected.dtype) if expected.dtype.kind == "c" else np.float64
         np.testing.assert_allclose(got.astype(wide), expected.astype(wide), rtol=limit, atol=limit * scale * 0.1)
+
+
+def test_sums_of_few_columns_take_each_condition_for_its_own_element():
+    """GNU 12 takes the first of several masks for all, where it makes masked loads of what a condition needs."""
+    shapes = [(4, 4), (2, 6), (2, 8), (4, 3), (3, 4), (1, 16), (2, 7)]
+
+    def slopes(*given):
+        found = []
+        for x, w in zip(given[::2], given[1::2]):
+            half = w.shape[0] // 2
+            for activation in (gl.relu, lambda t: gl.nn.functional.hardtanh(t, -0.5, 0.5), lambda t: t.clamp(min=0.1)):
+                y = activation(x + w)
+                turned = gl.cat([y[:, half:], y[:, :half]], 1)
+                found += gl.autograd.grad(turned.square().sum(), w)
+        return found
+
+    given = []
+    for i, shape in enumerate(shapes):
+        numbers = np.random.default_rng(i)
+        given += [gl.tensor(numbers.normal(size=shape).astype("float32")), gl.zeros(shape[1]).requires_grad_()]
+    compiled, wanted = gl.compile(slopes), slopes(*given)
+    for _ in range(2):
+        found = compiled(*given)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
