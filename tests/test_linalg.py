@@ -319,11 +319,9 @@ def test_tolerances_of_matrices_without_elements():
 @pytest.mark.parametrize("name", ["inv", "det", "cholesky", "qr", "eigh", "svd", "pinv", "matrix_exp", "slogdet", "lu", "eigvalsh"])
 def test_wrong_inputs_are_refused(name):
     function = getattr(linalg, name)
-    with pytest.raises(RuntimeError, match="float32 or float64"):
-        function(gl.ones(2, 2, dtype=gl.int64))
-    if name != "matrix_exp":  # products only: of half types in float32
+    for dtype in (gl.int64, gl.float16)[: 1 if name == "matrix_exp" else 2]:  # products only: of half types in float32
         with pytest.raises(RuntimeError, match="float32 or float64"):
-            function(gl.ones(2, 2, dtype=gl.float16))
+            function(gl.ones(2, 2, dtype=dtype))
     with pytest.raises(RuntimeError, match="at least two dimensions"):
         function(gl.ones(2))
     with pytest.raises(TypeError):
