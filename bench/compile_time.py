@@ -7,7 +7,7 @@ replay). Cold: GRADLAB_CACHE is an empty folder; warm: the folder that the cold 
 machine where nothing is compiled yet; the compiler that would work for them in the background does not begin. Everything computes on one
 thread, since idle threads of BLAS take processor time.
 
-cold, warm  processor seconds of Python and those of the compilers, spread over the cores in the order in which they ended: what the clock
+cold, warm  processor seconds of Python and those of the compilers, spread over the cores in the order in which they began: what the clock
             says on a quiet machine; in brackets what it said here
 python      processor seconds of the three calls, warm
 compilers   of all compilers; in brackets how many there were and what the dearest took
@@ -39,7 +39,7 @@ def first_replay(name):
         """A compiler whose processor time is noted."""
 
         def __init__(self, command, *rest, **named):
-            self.what = Path(command[-3]).name
+            self.what, self.begun = Path(command[-3]).name, time.perf_counter()
             super().__init__(command, *rest, **named)
 
         def _try_wait(self, flags):
@@ -48,7 +48,7 @@ def first_replay(name):
             except ChildProcessError:
                 return self.pid, 0
             if pid == self.pid:
-                jobs.append((self.what, usage.ru_utime + usage.ru_stime))
+                jobs.append((self.begun, self.what, usage.ru_utime + usage.ru_stime))
             return pid, status
 
     class Module:
@@ -66,7 +66,8 @@ def first_replay(name):
         before = time.process_time()
         float(step())
         parts.append(time.process_time() - before)
-    return {"clock": time.perf_counter() - clock, "python": time.process_time() - processor, "parts": parts, "jobs": jobs}
+    clock, processor = time.perf_counter() - clock, time.process_time() - processor
+    return {"clock": clock, "python": processor, "parts": parts, "jobs": [job for _, *job in sorted(jobs)]}
 
 
 def spread(jobs, cores):
