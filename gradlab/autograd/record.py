@@ -15,7 +15,10 @@ from gradlab.autograd.node import Node, node_class
 from gradlab.op import Op
 from gradlab.spec import broadcast, broadcast_bool, gradient_of, product, same, same_bool
 
-__all__ = ["Differentiable", "adopt", "apply", "bind", "created", "finish", "operator", "refresh", "side_by_side", "unrecorded", "wrap"]
+__all__ = [
+    "Differentiable", "adopt", "apply", "bind", "created", "finish", "fully_connected", "operator", "refresh", "side_by_side", "unrecorded",
+    "wrap",
+]  # fmt: skip
 
 SMALL, FEW = 1 << 14, 16  # elements of each array, and arrays, that NumPy joins as fast as a kernel does
 
@@ -39,6 +42,12 @@ def operator(op: Op, otherwise: Callable[..., Any] | None = None) -> Callable[..
         return fast_elementwise.matrix_product(op, op.node, otherwise, depth=1)
     make = fast_elementwise.unary if len(op.inputs) == 1 else fast_elementwise.binary
     return make(op, op.node, depth=1)
+
+
+def fully_connected(op: Op) -> Callable[..., Any]:
+    """As `bind`, for the row of a fully connected layer."""
+    bind(op)
+    return fast_rows.fully_connected(op)
 
 
 def unrecorded(x: Any) -> Any:

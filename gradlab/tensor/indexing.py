@@ -15,6 +15,7 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current, widest
 from gradlab.autograd.record import bind, finish, refresh, wrap
+from gradlab.dispatch import by_kernel
 from gradlab.dtype import BOOL, INT64
 from gradlab.named_errors import explain, named_functions
 from gradlab.op import Op
@@ -94,6 +95,7 @@ def _masked(input: Any, dim: int, mask: Any) -> Tensor:
 
 
 KEPT = 1024  # calls whose rules were asked
+KERNEL = 1 << 12  # elements that are written by a kernel and copied, however few of them change
 _inferred: set[Any] = set()
 
 
@@ -113,9 +115,12 @@ def write_into(name: str, target: Tensor, op: Op, rest: Sequence[Any], params: d
             refresh(x)
     array = target._array
     arrays = [x._array for x in rest]
-    if mode.special or not all(isinstance(a, np.ndarray) for a in (array, *arrays)):
+    if mode.special or type(array) is not np.ndarray or {*map(type, arrays)} - {np.ndarray}:
         return assign(name, target, bind(op)(inplace.alias(target), *rest, **params))
-    key = (op, array.shape, array.dtype, *[f for a in arrays for f in (a.shape, a.dtype)], *params.items())
+    facts: list[Any] = [op, array.shape, array.dtype, *params.items()]
+    for a in arrays:
+        facts += a.shape, a.dtype
+    key = tuple(facts)
     if key not in _inferred:
         op.infer(*map(spec_of, (array, *arrays)), **params)
         if len(_inferred) >= KEPT:
@@ -123,7 +128,13 @@ def write_into(name: str, target: Tensor, op: Op, rest: Sequence[Any], params: d
         _inferred.add(key)
     arrays = [a.copy() if shares(a, array) else a for a in arrays]
     if outside_graphs(target, mode) and not (mode.recording and any(x._edge is not None for x in rest)):
-        op.quietly(array, *arrays, array, **params)
+        # A kernel gives a copy, so that nothing is written where an index lies outside; it pays where not much else is copied.
+        most = max(KERNEL, 4 * arrays[-1].size)
+        found = by_kernel(op, (array, *arrays), params) if op.pays <= array.size <= most else None
+        if found is None:
+            op.quietly(array, *arrays, array, **params)
+        else:
+            np.copyto(array, found)
         inplace.written(version_of(target))
         return target
     bind(op)

@@ -189,7 +189,8 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
 def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
     if row < 0 or col < 0:
         raise RuntimeError(f"sizes are not negative, got {row} and {col}")
-    made = created(np.stack(find(whole(row), whole(offset), whole(col))).astype(INT64 if dtype is None else as_numpy(dtype)))
+    places = find(np.arange(whole(row))[:, None] + whole(offset), np.arange(whole(col))).nonzero()
+    made = created(np.array(places, INT64 if dtype is None else as_numpy(dtype)))
     return moved(made, default_device() if device is None else Device(device))
 
 
@@ -202,7 +203,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, devi
     """
     if options:
         plain("tril_indices", options)
-    return _triangle_indices(np.tril_indices, row, col, offset, dtype, device)
+    return _triangle_indices(np.greater_equal, row, col, offset, dtype, device)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
@@ -214,7 +215,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, devi
     """
     if options:
         plain("triu_indices", options)
-    return _triangle_indices(np.triu_indices, row, col, offset, dtype, device)
+    return _triangle_indices(np.less_equal, row, col, offset, dtype, device)
 
 
 def _two(name: str, dim1: int, dim2: int, rank: int) -> tuple[int, int]:

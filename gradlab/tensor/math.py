@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo, needs_floating
+from gradlab.autograd.record import bind, unrecorded, wrap
+from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo, immediate, needs_floating
 from gradlab.named_errors import named_functions
+from gradlab.quiet import quietly
 from gradlab.tensor import elementwise
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.complex import complex
@@ -260,7 +263,9 @@ def _floating(input: Tensor) -> Tensor:
     return input if input._array.dtype in INEXACT else input * 1.0
 
 
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *, out: Any = None) -> Tensor:
+def nan_to_num(
+    input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None, *, out: Any = None
+) -> Tensor:
     """NaN, inf and -inf replaced by numbers; by default 0 and the largest and smallest finite numbers of the dtype.
 
     >>> gl.nan_to_num(gl.tensor([gl.nan, 1.0]), nan=7.0)
@@ -275,9 +280,20 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     limits = finfo(input._array.dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
+    values = 0.0 if nan is None else nan, high, low
+    if (x := unrecorded(input)) is not None and x.flags.c_contiguous and {*map(type, values)} <= {int, float}:
+        return wrap(quietly(_finite, x, *values))
     infinite, below = input.isinf(), input < 0
-    out = filled(input, input.isnan(), 0.0 if nan is None else nan)
+    out = filled(input, input.isnan(), values[0])
     return filled(filled(out, infinite & ~below, high), infinite & below, low)
+
+
+def _finite(x: Any, nan: float, high: float, low: float) -> Any:
+    y = x.copy()
+    if not np.logical_and.reduce(np.isfinite(x), axis=None):
+        for where, value in ((np.isnan(x), nan), (x == np.inf, high), (x == -np.inf, low)):
+            y[where] = immediate(value, x.dtype)
+    return y
 
 
 arccos, arccosh, arcsin, arcsinh, arctan, arctanh = acos, acosh, asin, asinh, atan, atanh

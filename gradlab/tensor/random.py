@@ -303,7 +303,9 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         return common_arguments.into("bernoulli", out, bernoulli(input, p, generator=generator), warn=False)
     dtype = input._array.dtype
     if p is not None:
-        return trials(input.new_full((), p, dtype=FLOAT64).expand(input.shape), dtype, generator)
+        shape = input.shape
+        few = prod(shape) < LARGE  # a kernel takes them, and they are not much
+        return trials(input.new_full(shape if few else (), p, dtype=FLOAT64).expand(shape), dtype, generator)
     if dtype not in FLOATING:
         raise RuntimeError(needs_floating("bernoulli", input.dtype, "probabilities are floating point, not"))
     return trials(input, dtype, generator)

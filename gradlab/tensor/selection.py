@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, HALF, INEXACT, INT64
+from gradlab.autograd.recall import scalar
+from gradlab.autograd.record import bind, unrecorded, wrap
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, HALF, INEXACT, INT64
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import normalize_dim
 from gradlab.tensor.common_arguments import into, required
@@ -114,7 +117,15 @@ def _fill(name: str, input: Any, dim: int, index: Any, value: Any, write: bool) 
         raise RuntimeError(f"{name}: value is a number or a 0-d tensor, not one of shape {value._array.shape}")
     shape = lifted(input)._array.shape
     dim = normalize_dim(dim, len(shape))
-    value = fitted(name, value, (*shape[:dim], index._array.shape[0], *shape[dim + 1 :]), input)
+    part = (*shape[:dim], index._array.shape[0], *shape[dim + 1 :])
+    dtype, plain = input._array.dtype, type(input._array) is np.ndarray and unrecorded(index) is not None
+    if plain and (type(value) is float or type(value) is int) and (dtype is FLOAT32 or dtype is FLOAT64):
+        try:
+            value = wrap(np.full(part, scalar(value, dtype)))
+        except OverflowError:  # said below
+            value = fitted(name, value, part, input)
+    else:
+        value = fitted(name, value, part, input)
     params = {"dims": (dim,), "accumulate": False, "wrap": True}
     if not input._array.shape:
         found = _index_put(input.reshape(1), index.unsqueeze(0), value, **params).reshape(())

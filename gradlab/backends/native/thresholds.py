@@ -21,6 +21,7 @@ CHEAP, DEAR, STEPS = 1 << 15, 1 << 9, 1
 ROWS = {
     **dict.fromkeys(("sum", "mean", "amax", "amin", "euclidean", "var"), 1),
     **dict.fromkeys(("prod", "any", "all", "argmax", "argmin", "max", "min", "cumsum", "cumprod", "sort", "topk"), 1),
+    **dict.fromkeys(("index", "index_put", "index_backward"), 1),
     **dict.fromkeys(("gather", "gather_backward", "scatter", "scatter_add", "scatter_reduce", "nll", "nll_backward"), 1),
     **dict.fromkeys(("clone",), 1 << 12),
     **dict.fromkeys(("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), 1),

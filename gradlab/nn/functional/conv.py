@@ -22,6 +22,7 @@ __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
 
 _convolution, _convolution_dx, _pad = map(bind, (ops.conv.convolution, ops.conv.convolution_dx, ops.vision.pad))
 _convolution_transpose = bind(ops.conv.convolution_transpose)
+NAMES = {rank: f"conv{rank}d" for rank in (1, 2, 3)}
 Numbers = Any  # an int, or one for each spatial dimension
 
 
@@ -89,12 +90,17 @@ def convolve(
     row: Any = _convolution, **more: Any,
 ) -> Tensor:  # fmt: skip
     """A convolution of so many spatial dimensions. row: the bound row, with parameters of its own in `more`."""
-    name = f"conv{rank}d"
-    expect_tensors(name, input, weight)
-    _check_weight(name, weight, rank)
-    stride, dilation = spread(name, "stride", stride, rank), spread(name, "dilation", dilation, rank)
-    x, added = batched(name, input, rank)
-    if isinstance(padding, str):
+    name = NAMES[rank]
+    if not (isinstance(input, Differentiable) and isinstance(weight, Differentiable)):  # asked here: each call of a function is 0.1 µs
+        expect_tensors(name, input, weight)
+    if len(weight._array.shape) != rank + 2:
+        _check_weight(name, weight, rank)
+    stride = (stride,) * rank if type(stride) is int else spread(name, "stride", stride, rank)
+    dilation = (dilation,) * rank if type(dilation) is int else spread(name, "dilation", dilation, rank)
+    x, added = (input, False) if len(input._array.shape) == rank + 2 else batched(name, input, rank)
+    if type(padding) is int:
+        padding = (padding,) * rank
+    elif isinstance(padding, str):
         x, padding = _same_padding(name, x, padding, stride, dilation, weight._array.shape[2:])
     else:
         padding = spread(name, "padding", padding, rank)

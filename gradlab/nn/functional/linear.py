@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.mode import current, no_grad
-from gradlab.autograd.record import bind
+from gradlab.autograd.record import fully_connected
 from gradlab.dtype import FLOATING, needs_floating
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, count, whole
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bilinear", "cosine_similarity", "embedding", "linear", "normalize", "one_hot", "pairwise_distance"]
 
-_linear = bind(ops.linear.linear)
+_linear = fully_connected(ops.linear.linear)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
+from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, INT64
 from gradlab.named_errors import named_functions
@@ -19,6 +20,7 @@ __all__ = [
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
 ]  # fmt: skip
 
+MAX, AVERAGE = ({rank: f"{kind}_pool{rank}d" for rank in (1, 2, 3)} for kind in ("max", "avg"))
 _max_pool, _avg_pool = map(bind, (ops.pool.max_pool, ops.pool.avg_pool))
 
 
@@ -41,17 +43,18 @@ def _max(
     ceil_mode: bool,
     return_indices: bool,
 ) -> Any:
-    name = f"max_pool{rank}d"
-    expect_tensors(name, input)
-    kernel = spread(name, "kernel_size", kernel_size, rank)
-    x, added = batched(name, input, rank)
+    name = MAX[rank]
+    if not isinstance(input, Differentiable):
+        expect_tensors(name, input)
+    kernel = (kernel_size,) * rank if type(kernel_size) is int else spread(name, "kernel_size", kernel_size, rank)
+    x, added = (input, False) if len(input._array.shape) == rank + 2 else batched(name, input, rank)
     try:
         values, indices = _max_pool(
             x,
             kernel=kernel,
-            stride=stride_of(name, stride, kernel, rank),
-            padding=spread(name, "padding", padding, rank),
-            dilation=spread(name, "dilation", dilation, rank),
+            stride=kernel if stride is None else stride_of(name, stride, kernel, rank),
+            padding=(padding,) * rank if type(padding) is int else spread(name, "padding", padding, rank),
+            dilation=(dilation,) * rank if type(dilation) is int else spread(name, "dilation", dilation, rank),
             ceil_mode=bool(ceil_mode),
         )
     except ShapeError as error:
@@ -129,19 +132,20 @@ def average(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Tensor:
-    name = f"avg_pool{rank}d"
-    expect_tensors(name, input)
+    name = AVERAGE[rank]
+    if not isinstance(input, Differentiable):
+        expect_tensors(name, input)
     if input._array.dtype == INT64:  # cut to integers, as PyTorch does: the quotient of two exact numbers
         wide: Any = average(rank, input.double(), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return wide.trunc().long()
-    kernel = spread(name, "kernel_size", kernel_size, rank)
-    x, added = batched(name, input, rank)
+    kernel = (kernel_size,) * rank if type(kernel_size) is int else spread(name, "kernel_size", kernel_size, rank)
+    x, added = (input, False) if len(input._array.shape) == rank + 2 else batched(name, input, rank)
     try:
         found = _avg_pool(
             x,
             kernel=kernel,
-            stride=stride_of(name, stride, kernel, rank),
-            padding=spread(name, "padding", padding, rank),
+            stride=kernel if stride is None else stride_of(name, stride, kernel, rank),
+            padding=(padding,) * rank if type(padding) is int else spread(name, "padding", padding, rank),
             ceil_mode=bool(ceil_mode),
             include=bool(count_include_pad),
             divisor=divisor_override,

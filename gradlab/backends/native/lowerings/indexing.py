@@ -14,6 +14,7 @@ from gradlab.call import Call
 from gradlab.dtype import FLOAT32, HALF, INT64
 
 HEADER = '#include "indexing.h"\n'
+MANY = 32  # as in ops/indexing.py
 FAULT = Place(STATUS, 0, (), (), INT64)  # where a kernel says that an index lies outside
 PLACES = "Places{(const int64_t*)p[2], v + 5, v[3], v[4], %s}"  # of its third pointer, and parameters from the fourth on
 
@@ -64,6 +65,8 @@ def index(call: Call, ctx: Lowering) -> list[TaskSpec]:
 def _sum(space: Space, y: Place, value: Place, at: Place, picked: _Picked, wrap: bool, start: Place | None) -> list[TaskSpec]:
     """y = start (zeros where it is None), and the values added at their places; half types add up in float."""
     ctx, half, tasks = space.ctx, y.dtype in HALF, space.tasks
+    if ctx.general and picked.n >= MANY * math.prod(picked.sizes):
+        raise Unsupported  # eager code adds up so many numbers for each place in a double
     total = space.like(y, FLOAT32) if half else y
     a, s = storage(total.dtype), storage(value.dtype)
     if start is None:
