@@ -321,12 +321,13 @@ def fully_connected(op: Op) -> Callable[..., Any]:
             pattern = (a._edge is not None) + 2 * (w._edge is not None) + (0 if b is None else 4 * (b._edge is not None))
             if pattern:
                 key = (x.shape, y.shape, dtype, z is None)
-                if (specs := known.get(key)) is None:
+                if (inferred := known.get(key)) is None:
                     if len(known) >= KEPT_SHAPES:
                         known.clear()
                     given = Spec(x.shape, dtype), Spec(y.shape, dtype), None if z is None else Spec(z.shape, dtype)
-                    specs = known[key] = given, (Spec(out.shape, dtype),)
-                record(op, (a, w, b), {}, (t,), *specs, pattern, mode, getframe(1))
+                    inferred = known[key] = given, (Spec(out.shape, dtype),)
+                specs, found = inferred
+                record(op, (a, w, b), {}, (t,), specs, found, pattern, mode, getframe(1))
         return t
 
     return call
