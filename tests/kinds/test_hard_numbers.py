@@ -47,7 +47,7 @@ def test_long_products_and_sums_keep_the_digits_of_float32():
 
 
 def test_variances_are_never_below_0():
-    for n, squares, rest in ((1, 1.0, 2.0), (4, 0.0, 1e-3), (2, math.inf, 1.0), (3, 3.0, 3.0)):
+    for n, squares, rest in ((1, 1.0, 2.0), (4, 0.0, 1e-3), (2, math.inf, 1.0), (2, math.inf, math.inf), (3, 3.0, 3.0)):
         found = bind(ROWS["about_mean"])(gl.tensor([squares]), gl.tensor([rest]), n=n, divisor=1).item()
         assert found == (math.inf if math.isinf(squares) else max(squares - rest * rest / n, 0))
     for value in (0.1, 1e4 / 3, 1e-20):

@@ -239,3 +239,67 @@ def test_a_rate_that_has_not_turned_yet_turns_when_a_run_goes_on(name):
         optimizer = gl.optim.SGD([{"params": [gl.zeros(1, requires_grad=True)], "initial_lr": 0.1}], lr=rate)
         getattr(lr_scheduler, name)(optimizer, last_epoch=2, **options)
         assert optimizer.param_groups[0]["lr"] == pytest.approx(want)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("kind", "values", "better"), [
+    ("abs", (1.0, 1.05, 1.11, 1.2, 1.32), (True, False, True, False, True)),
+    ("rel", (10.0, 10.5, 11.1, 12.0, 12.5), (True, False, True, False, True)),
+])
+def test_how_much_better_counts(kind, values, better, sign):
+    scheduler = lr_scheduler.ReduceLROnPlateau(groups(), "max" if sign > 0 else "min", threshold=0.1, threshold_mode=kind, patience=100)
+    if sign < 0 and kind == "rel":
+        values = (10.0, 9.5, 8.9, 8.1, 8.0)  # a tenth below the best
+    bad = 0
+    for value, counts in zip(values, better, strict=True):
+        scheduler.step(value if kind == "rel" else sign * value)
+        bad = 0 if counts else bad + 1
+        assert scheduler.num_bad_epochs == bad, value
+
+
+def test_rates_on_a_plateau_stop_at_their_bounds():
+    optimizer = groups()
+    scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, min_lr=[0.03, 0.2], eps=0)
+    for want in ([0.1, 0.3], [0.05, 0.2], [0.03, 0.2], [0.03, 0.2]):
+        scheduler.step(1.0)
+        assert [g["lr"] for g in optimizer.param_groups] == pytest.approx(want) == scheduler.get_last_lr()
+    optimizer = groups()
+    scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, eps=0.06)
+    for want in ([0.1, 0.3], [0.1, 0.15], [0.1, 0.075], [0.1, 0.075]):  # smaller changes are not made
+        scheduler.step(1.0)
+        assert [g["lr"] for g in optimizer.param_groups] == pytest.approx(want)
+
+
+def test_gradients_are_forgotten_whichever_parameters_have_some():
+    for none in (True, False):
+        parameters = [gl.zeros(1, requires_grad=True) for _ in range(4)]
+        for p in parameters[1::2]:
+            p.sum().backward()
+        gl.optim.SGD([{"params": parameters[:2]}, {"params": parameters[2:]}]).zero_grad(set_to_none=none)
+        assert all(p.grad is None for p in parameters[::2])
+        assert all(p.grad is None if none else p.grad.tolist() == [0] for p in parameters[1::2])
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "AdamW"])
+def test_a_loaded_state_is_a_copy(name):
+    def made():
+        p = gl.ones(3, requires_grad=True)
+        return p, getattr(gl.optim, name)([p], lr=0.1, **({"momentum": 0.9} if name == "SGD" else {}))
+
+    def step(p, optimizer):
+        p.grad = p.detach() * 2 - 3
+        optimizer.step()
+
+    def values(state):
+        return {k: v.numpy().copy() for k, v in state["state"][0].items() if isinstance(v, gl.Tensor)}
+
+    p, optimizer = made()
+    step(p, optimizer)
+    saved = optimizer.state_dict()
+    before = values(saved)
+    step(p, optimizer)
+    other, loaded = made()
+    loaded.load_state_dict(saved)
+    for _ in range(2):
+        step(other, loaded)
+    assert before and all(np.array_equal(before[k], v) for k, v in values(saved).items())
