@@ -24,9 +24,6 @@ def symmetric(x):
     return x + x.mT
 
 
-# ---------------------------------------------------------------- norms
-
-
 @pytest.mark.parametrize("ord", ["fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf])
 @pytest.mark.parametrize("keepdim", [False, True])
 def test_matrix_norms(ord, keepdim):
