@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,15 @@ class Multinomial(Distribution):
         """Counts of the parameters' dtype."""
         drawn = self._classes.sample((self.total_count, *tuple(sample_shape)))
         return one_hot(drawn, self._event_shape[0]).sum(0).to(self._classes.probs.dtype)
+
+    def entropy(self) -> Tensor:
+        """n H(probs) - log n! + Σ E[log count!]; each count is a binomial number."""
+        n, p = self.total_count, self._classes.probs
+        counts = arange(n + 1, dtype=p.dtype, device=p.device).reshape(-1, *[1] * len(p.shape))
+        whole = float(math.lgamma(n + 1))
+        ways = whole - (counts + 1).lgamma() - (n - counts + 1).lgamma()
+        chance = (ways + counts.xlogy(p) + (n - counts).xlogy(1 - p)).exp()
+        return n * self._classes.entropy() - whole + (chance * (counts + 1).lgamma()).sum((0, -1))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log of the multinomial coefficient + Σ value · log(probs)."""

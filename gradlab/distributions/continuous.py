@@ -151,6 +151,11 @@ class Uniform(Distribution):
         return (self.low + self.high) / 2
 
     @property
+    def mode(self) -> Tensor:
+        """NaN: all are alike."""
+        return full_like(self.high, math.nan)
+
+    @property
     def variance(self) -> Tensor:
         """width²/12."""
         return (self.high - self.low).square() / 12

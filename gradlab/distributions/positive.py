@@ -142,7 +142,7 @@ class Pareto(Distribution):
         """log(alpha) + alpha log(scale) - (alpha + 1) log(value)."""
         self.require(value >= self.scale, "a value is at least the scale")
         found = self.alpha.log() + self.alpha * self.scale.log() - (self.alpha + 1) * value.log()
-        return where(value >= self.scale, found, full_like(found, -math.inf))
+        return where(value < self.scale, full_like(found, -math.inf), found)
 
     def cdf(self, value: Tensor) -> Tensor:
         """1 - (scale / value)^alpha."""
@@ -194,11 +194,11 @@ class GeneralizedPareto(Distribution):
         return where(c < 0.5, found, full_like(found, math.nan))
 
     def _excess(self, value: Tensor) -> Tensor:
-        """log(1 + cz) / c of z = (value - loc) / scale, which is z - cz²/2 + c²z³/3 where c is next to 0."""
-        z, c = (value - self.loc) / self.scale, self.concentration
+        """log(1 + cz) / c of z = (value - loc) / scale, which is z - cz²/2 + c²z³/3 where c is next to 0; beyond the ends as at them."""
+        z, c = ((value - self.loc) / self.scale).clamp(min=0), self.concentration
         flat = (c * z).abs() < finfo(z.dtype).eps ** (1 / 3)
         safe = where(flat, 1.0, c)
-        return where(flat, z * (1 - c * z * (0.5 - c * z / 3)), (safe * where(flat, 0.0, z)).log1p() / safe)
+        return where(flat, z * (1 - c * z * (0.5 - c * z / 3)), (safe * where(flat, 0.0, z)).clamp(min=-1).log1p() / safe)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Random values as a function of all parameters."""
@@ -207,10 +207,11 @@ class GeneralizedPareto(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """-log(scale) - (1 + c) log(1 + cz) / c."""
         ends = where(self.concentration < 0, self.loc - self.scale / self.concentration, math.inf)
+        outside = (value < self.loc) | (value > ends)
         inside = (value >= self.loc) & (value <= ends)
         self.require(inside, "a value is at least loc, and at most loc - scale / concentration where the concentration is negative")
-        found = -self.scale.log() - (1 + self.concentration) * self._excess(where(inside, value, self.loc))
-        return where(inside, found, full_like(found, -math.inf))
+        found = -self.scale.log() - (1 + self.concentration) * self._excess(where(outside, self.loc, value))
+        return where(outside, full_like(found, -math.inf), found)
 
     def log_survival_function(self, value: Tensor) -> Tensor:
         """log(1 - cdf(value)) = -log(1 + cz) / c."""

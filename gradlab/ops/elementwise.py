@@ -44,7 +44,7 @@ def pow_tensor_cpu(a: Any, b: Any, y: Any) -> None:
         np.power(a, b, y)
         return
     base = np.where((b < 0) & (np.abs(a) != 1), 0, a)
-    np.power(base, np.abs(b), y)
+    np.power(base, np.where(b < 0, 2 - (b & 1), b), y)  # of 0 and ±1 only whether it is odd matters; the smallest has no negative
 
 
 pow_tensor = Op("pow_tensor", broadcast, cpu=pow_tensor_cpu, cuda=Elementwise("pow(a, b)"), promote="same", autocast="float32", sharp=True,

@@ -238,7 +238,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return pinv(input, rcond)
 
 
-def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None, out: Any = None) -> Any:
     """The X of least |A X - B|, and of those the smallest: A is `input` (…, m, n), B is `b`, matrices (…, m, k) or vectors (…, m).
 
     Returns (solution, residuals, rank, singular_values). As in PyTorch the default driver "gelsy" gives no residuals and no singular
@@ -248,6 +248,8 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     >>> gl.linalg.lstsq(gl.tensor([[1.0], [1.0]]), gl.tensor([[1.0], [3.0]])).solution
     tensor([[2.0000]])
     """
+    if out is not None:
+        return into("linalg.lstsq", out, lstsq(input, b, rcond, driver=driver))
     a = matrix("lstsq", input)
     ready("lstsq", input, b)
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):

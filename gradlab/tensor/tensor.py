@@ -15,7 +15,7 @@ from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.dtype import INEXACT
-from gradlab.named_errors import named_methods, tensors_have
+from gradlab.named_errors import flag, named_methods, tensors_have
 from gradlab.op import Op
 from gradlab.strides import inverse_order
 from gradlab.tensor.families import Families
@@ -41,7 +41,7 @@ class Tensor(Families):
 
     def __new__(cls, *data: Any, device: Any = None, requires_grad: bool = False, size: Any = None) -> Any:
         made = constructed("Tensor", data if size is None else (Size(size),), device)
-        if requires_grad:
+        if requires_grad is not False and flag("Tensor", "requires_grad", requires_grad):
             made.requires_grad_()
         return made if cls is Tensor else of_class(made, cls)
 

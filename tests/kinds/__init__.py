@@ -16,6 +16,7 @@ index arithmetic of kernels          test_kernel_index_width
 sums and variances                   test_sum_accuracy
 what a rule refuses                  test_refusals
 strange but legal inputs             test_strange_inputs, test_small_shapes, test_named_arguments
+distributions at no value of theirs  test_distributions_beyond
 
 `calls.py` has a sample call of everything public (`catalogue/`); `tests/fuzz` tries programs of several lines.
 """

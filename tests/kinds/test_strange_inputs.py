@@ -110,3 +110,38 @@ def test_dimensions_are_given_once():
     for call in (lambda: gl.flip(x, (0,), dims=1), lambda: x.tile(2, dims=(2,)), lambda: gl.permute(x, (0, 1), dims=(1, 0))):
         with pytest.raises(TypeError, match="multiple values for argument 'dims'"):
             call()
+
+
+def test_integers_to_negative_powers():
+    """0 and ±1, whatever the exponent; the smallest integer has no counterpart that is positive."""
+    for dtype in (gl.int64, gl.int32, gl.int16, gl.int8):
+        least = gl.iinfo(dtype).min
+        a, b = gl.tensor([0, 1, -1, -1, 2, least], dtype=dtype), gl.tensor([least, least, least, least + 1, least, -1], dtype=dtype)
+        assert (a**b).tolist() == [0, 1, 1, -1, 0, 0]
+
+
+def test_least_squares_into_tensors():
+    a, b = gl.tensor([[1.0], [1.0]]), gl.tensor([[1.0], [3.0]])
+    outs = gl.empty(0), gl.empty(0), gl.empty(0, dtype=gl.int64), gl.empty(0)
+    gl.linalg.lstsq(a, b, driver="gelsd", out=outs)
+    assert outs[0].item() == pytest.approx(2) and outs[1].item() == pytest.approx(2) and outs[2].item() == 1
+
+
+def test_what_bad_calls_found():
+    """`kinds/bad`, parts 0 to 6 of 20."""
+    data = gl.utils.data.TensorDataset(gl.ones(6, 2))
+    for sampler in ("a", [0.5, "a"], b"a", (1 << 63,), (10**30, 1), (1 << 62, 4)):
+        with pytest.raises((TypeError, ValueError, IndexError), match="DataLoader: "):
+            list(gl.utils.data.DataLoader(data, sampler=sampler))
+    with pytest.raises(ValueError, match="no number has more than"):
+        gl.set_printoptions(precision=1 << 40)
+    assert repr(gl.tensor(0.5)) == "tensor(0.5000)"
+    with pytest.raises(TypeError, match="Tensor: requires_grad is True or False"):
+        gl.Tensor([1.0], requires_grad=np.ones(2))
+    with pytest.raises(NotImplementedError, match="storage: a sparse tensor"):
+        gl.eye(2).to_sparse().storage()
+    p = gl.ones(2, requires_grad=True)
+    p.grad = gl.ones(2)
+    with pytest.raises(ValueError, match=r"1 \+ lambd·lr·step is negative"):
+        gl.optim.ASGD([p], lr=0.1, lambd=-1e30).step()
+    assert p.tolist() == [1, 1]  # refused before anything was written

@@ -56,6 +56,8 @@ class Fetcher:
             try:
                 return finished(recipe.dataset.take_batch, indices)
             except (IndexError, ValueError, OverflowError, TypeError) as error:
+                if isinstance(error, OverflowError):
+                    raise IndexError(f"DataLoader: no sample has such an index: {shortened(indices)}") from None
                 error.args = (f"DataLoader: {error}",)
                 error.add_note(f"while loading the samples {shortened(indices)}")
                 raise
