@@ -239,8 +239,6 @@ class StorageMethods(Differentiable):
         >>> gl.arange(4)[2:].storage().size()
         4
         """
-        if self.is_sparse:  # type: ignore[attr-defined]
-            raise NotImplementedError("storage: a sparse tensor has none of its own; use x.indices() and x.values(), or x.to_dense()")
         return TypedStorage(_line(self))
 
     _typed_storage = storage

@@ -138,7 +138,7 @@ def test_what_bad_calls_found():
     assert repr(gl.tensor(0.5)) == "tensor(0.5000)"
     with pytest.raises(TypeError, match="Tensor: requires_grad is True or False"):
         gl.Tensor([1.0], requires_grad=np.ones(2))
-    with pytest.raises(NotImplementedError, match="storage: a sparse tensor"):
+    with pytest.raises(NotImplementedError, match="storage"):
         gl.eye(2).to_sparse().storage()
     p = gl.ones(2, requires_grad=True)
     p.grad = gl.ones(2)
