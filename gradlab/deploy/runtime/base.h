@@ -13,11 +13,13 @@
 #define GL_UNUSED __attribute__((unused))
 #define GL_INLINE static inline __attribute__((always_inline, unused))
 #define GL_UNROLL _Pragma("GCC unroll 16")
+#define GL_FETCH(p) __builtin_prefetch(p)
 #define GL_APART static __attribute__((noinline, unused))
 #else
 #define GL_UNUSED
 #define GL_INLINE static inline
 #define GL_UNROLL
+#define GL_FETCH(p) (void)0
 #define GL_APART static
 #endif
 #if defined(_OPENMP)

@@ -131,6 +131,7 @@ GL_APART void gl_strip(const gl_product *q, int64_t row, int64_t rows, int64_t c
 GL_APART void gl_multiply_part(const gl_product *q, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
   int64_t block = 49152 / (q->k > 0 ? q->k : 1) / GL_ROWS * GL_ROWS;
   if (block < GL_ROWS) block = GL_ROWS;
+  const bool far = q->depth * q->n > 98304; /* floats that the second-level cache does not keep from run to run */
   for (int64_t i = row; i < row_end; i += block) {
     const int64_t end = i + block < row_end ? i + block : row_end, strips = (end - i + GL_ROWS - 1) / GL_ROWS;
     if (strips == 1) gl_strip(q, i, end - i, column, column_end);
@@ -138,6 +139,9 @@ GL_APART void gl_multiply_part(const gl_product *q, int64_t row, int64_t row_end
       for (int64_t j = column; j < column_end; j += 16 * GL_PANELS)
         for (int64_t s = 0, r = i; s < strips; ++s) { /* as even as possible */
           const int64_t next = i + (end - i) * (s + 1) / strips;
+          if (far && j + 16 * GL_PANELS < column_end) /* the next panels on their way meanwhile, a share with each strip */
+            for (int64_t l = 16 * GL_PANELS * (q->depth * s / strips); l < 16 * GL_PANELS * (q->depth * (s + 1) / strips); l += 16)
+              GL_FETCH(q->panels + (j + 16 * GL_PANELS) * q->depth + l);
           gl_strip(q, r, next - r, j, j + 16 * GL_PANELS < column_end ? j + 16 * GL_PANELS : column_end);
           r = next;
         }
