@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.onnx.holders import NAMES, held
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+doors = pytest.importorskip("onnx_doors")
 F = nn.functional
 
 # What does not pass of the cases of ONNX 1.23's node tests on numbers, and why.
@@ -22,61 +20,19 @@ REFUSED = {
     "DeformConv": "float32 within 3e-7 of an exact zero",
     "Attention": "half types, added up in float32 here", "LinearAttention": "float16, likewise",
 }  # fmt: skip
-FLOATS = {1, 10, 11, 16}
-KNOWN = FLOATS | {2, 3, 5, 6, 7, 9} | set(NAMES)
-
-
-def cases():
-    from onnx.backend.test.case.node import collect_testcases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = collect_testcases(None)
-    for case in cases:
-        graph = case.model.graph
-        types = [v.type.tensor_type.elem_type for v in (*graph.input, *graph.output) if v.type.HasField("tensor_type")]
-        plain = all(o.domain in ("", "ai.onnx") for o in case.model.opset_import)
-        if plain and types and all(t in KNOWN for t in types):
-            yield case
-
-
-def array(value):
-    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
-
-
-def given(value):
-    value = array(value)
-    if isinstance(value, list):
-        return [given(v) for v in value]
-    return gl.tensor(held(np.asarray(value))) if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def compare(case, got, want):
-    if isinstance(want, list):
-        assert len(got) == len(want)
-        for a, b in zip(got, want, strict=True):
-            compare(case, a, b)
-        return
-    got, want = (got.detach().numpy() if isinstance(got, gl.Tensor) else np.asarray(got)), held(np.asarray(array(want)))
-    assert got.shape == want.shape
-    assert got.dtype == want.dtype
-    if ("dropout" in case.name and "train" in case.name) or "bernoulli" in case.name:
-        return  # random
-    wide = [v.astype(np.float64) if v.dtype.kind in "fV" else v for v in (got, want)]
-    np.testing.assert_allclose(*wide, rtol=case.rtol, atol=max(case.atol, 1e-7))
 
 
 def test_the_cases_of_onnxs_node_tests():
     passed, failed, operators = 0, [], set()
-    for case in cases():
+    for case in doors.cases():
         kinds = {n.op_type for n in case.model.graph.node}
         try:
             with np.errstate(all="ignore"):
                 model = gl.onnx.load(case.model)
                 for inputs, outputs in case.data_sets:
-                    got = model(*map(given, inputs))
+                    got = model(*map(doors.given, inputs))
                     for a, b in zip(got if isinstance(got, tuple) else (got,), outputs, strict=True):
-                        compare(case, a, b)
+                        doors.compare(case, a, b)
             passed += 1
         except Exception as error:
             failed.append(f"{case.name}: {error}")
@@ -228,3 +184,21 @@ def test_data_types_are_those_of_onnx():
 def test_what_is_no_model_at_all():
     with pytest.raises(TypeError, match="not int"):
         gl.onnx.load(3)
+
+
+@pytest.mark.parametrize(("kind", "attributes", "shape"), [
+    ("LpNormalization", {"axis": 1}, (2, 3)), ("LpNormalization", {"axis": 1, "p": 1}, (2, 3)), ("ReduceL2", {}, (2, 3)),
+    ("ReduceL1", {}, (2, 3)), ("ReduceLogSumExp", {}, (2, 3)), ("MeanVarianceNormalization", {}, (2, 3, 4, 4)),
+    ("LpPool", {"kernel_shape": [2, 2]}, (2, 3, 4, 4)), ("LpPool", {"kernel_shape": [2, 2], "p": 3}, (2, 3, 4, 4)),
+    ("GlobalLpPool", {}, (2, 3, 4, 4)), ("Softmax", {}, (2, 3)), ("Softsign", {}, (2, 3)), ("Abs", {}, (2, 3)),
+])  # fmt: skip
+def test_gradients_at_zero_are_finite(kind, attributes, shape):
+    """Roots of sums among them: a row of zeros would make all of a model NaN."""
+    values = [onnx.helper.make_tensor_value_info(n, 1, None) for n in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node(kind, ["x"], ["y"], **attributes)], "g", values[:1], values[1:])
+    loaded = gl.onnx.load(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8))
+    x = gl.zeros(shape, requires_grad=True)
+    y = loaded(x)
+    assert bool(gl.isfinite(y).all())
+    y.sum().backward()
+    assert bool(gl.isfinite(x.grad).all())

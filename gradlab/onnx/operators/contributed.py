@@ -10,6 +10,7 @@ import gradlab as gl
 from gradlab.nn import functional as F
 from gradlab.onnx.importing import EXTRA, Node, given, imports, ints, number, read
 from gradlab.onnx.operators import conv, extra, images, indexing, quantized, shapes
+from gradlab.onnx.operators.reductions import rooted
 
 imports(f"{EXTRA}:Pad", host=(1, 2))(shapes.pad)
 imports(f"{EXTRA}:Trilu", host=(1,))(shapes.trilu)
@@ -37,7 +38,7 @@ def inverse(node: Node, x: Any) -> Any:
 def distances(node: Node, a: Any, b: Any) -> Any:
     """Of each row of a to each row of b, or their squares."""
     squares = ((a.unsqueeze(1) - b) ** 2).sum(-1)
-    return squares.sqrt() if node.get("metric", "sqeuclidean") == "euclidean" else squares
+    return rooted(squares) if node.get("metric", "sqeuclidean") == "euclidean" else squares
 
 
 @imports(f"{EXTRA}:UnfoldTensor")

@@ -10,6 +10,7 @@ import gradlab as gl
 from gradlab.nn import functional as F
 from gradlab.nn.modules.steps import keep
 from gradlab.onnx.importing import Node, given, imports
+from gradlab.onnx.operators.reductions import rooted
 from gradlab.onnx.operators.shapes import padded
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -181,7 +182,7 @@ def _sums(
 def lp_pool(node: Node, x: Any) -> Any:
     kernel, strides, dilations, pads = _windows(node, x)
     p = node.get("p", 2)
-    return _sums(node, x.abs() ** p, kernel, strides, dilations, _ceiled(node, x.shape[2:], kernel, strides, dilations, pads)) ** (1 / p)
+    return rooted(_sums(node, x.abs() ** p, kernel, strides, dilations, _ceiled(node, x.shape[2:], kernel, strides, dilations, pads)), p)
 
 
 @imports("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -189,7 +190,7 @@ def global_pool(node: Node, x: Any) -> Any:
     dims = tuple(range(2, x.dim()))
     if node.kind == "GlobalLpPool":
         p = node.get("p", 2)
-        return (x.abs() ** p).sum(dims, keepdim=True) ** (1 / p)
+        return rooted((x.abs() ** p).sum(dims, keepdim=True), p)
     return x.amax(dims, keepdim=True) if node.kind == "GlobalMaxPool" else x.mean(dims, keepdim=True)
 
 

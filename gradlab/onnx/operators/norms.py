@@ -9,6 +9,7 @@ import gradlab as gl
 from gradlab.dtype import bool_
 from gradlab.nn import functional as F
 from gradlab.onnx.importing import Node, given, imports
+from gradlab.onnx.operators.reductions import rooted
 
 
 @imports("BatchNormalization", fixed=(3, 4))
@@ -65,7 +66,7 @@ def layer_norm(node: Node, x: Any, scale: Any, bias: Any = None) -> Any:
 def mean_variance(node: Node, x: Any) -> Any:
     dims = tuple(node.get("axes", [0, 2, 3]))
     centred = x - x.mean(dims, keepdim=True)
-    return centred / ((centred * centred).mean(dims, keepdim=True).sqrt() + 1e-9)
+    return centred / (rooted((centred * centred).mean(dims, keepdim=True)) + 1e-9)
 
 
 @imports("LRN")

@@ -33,6 +33,13 @@ def _product(x: Any, dims: tuple[int, ...], keep: bool) -> Any:
     return x
 
 
+def rooted(total: Any, p: float = 2) -> Any:
+    """The p-th root of what is not negative. At 0 its gradient is 0, as that of PyTorch's norms and poolings, not infinite."""
+    empty = total == 0
+    total = gl.where(empty, 1, total)
+    return gl.where(empty, 0, total.sqrt() if p == 2 else total ** (1 / p))
+
+
 REDUCTIONS: dict[str, Callable[[Any, tuple[int, ...], bool], Any]] = {
     "ReduceSum": lambda x, d, k: x.sum(d, keepdim=k),
     "ReduceMean": lambda x, d, k: x.mean(d, keepdim=k),
@@ -40,7 +47,7 @@ REDUCTIONS: dict[str, Callable[[Any, tuple[int, ...], bool], Any]] = {
     "ReduceMin": lambda x, d, k: _extreme(x, d, k, False),
     "ReduceProd": _product,
     "ReduceL1": lambda x, d, k: x.abs().sum(d, keepdim=k),
-    "ReduceL2": lambda x, d, k: (x * x).sum(d, keepdim=k).sqrt(),
+    "ReduceL2": lambda x, d, k: rooted((x * x).sum(d, keepdim=k)),
     "ReduceSumSquare": lambda x, d, k: (x * x).sum(d, keepdim=k),
     "ReduceLogSum": lambda x, d, k: x.sum(d, keepdim=k).log(),
     "ReduceLogSumExp": lambda x, d, k: gl.logsumexp(x, d, keepdim=k),
@@ -107,5 +114,5 @@ def topk(node: Node, x: Any, k: Any = None) -> Any:
 @imports("LpNormalization")
 def lp_normalization(node: Node, x: Any) -> Any:
     p, axis = node.get("p", 2), node.get("axis", -1)
-    size = x.abs().sum(axis, keepdim=True) if p == 1 else (x * x).sum(axis, keepdim=True).sqrt()
+    size = x.abs().sum(axis, keepdim=True) if p == 1 else rooted((x * x).sum(axis, keepdim=True))
     return x / gl.where(size == 0, 1, size)
