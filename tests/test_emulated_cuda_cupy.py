@@ -114,7 +114,7 @@ def test_cupys_own_programs(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_CUPY, reason="no cupy")
-@pytest.mark.parametrize("file", ["compile_cuda", "compile_cuda_memory", "cuda_gemm", "cuda_optim", "cuda_pool", "cuda_rows", "memory"])
+@pytest.mark.parametrize("file", ["compile_cuda", "compile_cuda_memory", "cuda_gemm", "cuda_optim", "cuda_pool", "cuda_rows"])
 def test_the_real_driver_over_cupy(file, tmp_path):
     """Tests that say the same of any GPU, on `real.py` as it is over CuPy as it is."""
     done = run("-m", "pytest", "-q", "-n", "0", "-m", "gpu and not slow", f"tests/test_{file}.py", CUPY_CACHE_DIR=str(tmp_path))

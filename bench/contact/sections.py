@@ -68,7 +68,7 @@ def sections(out: Path, emulated: bool, cubins: Path) -> list[Section]:
         found.append(Section(f"numbers: gradlab {precision}", 60, script("steps.py", "gradlab", precision, *few)))
         if not emulated:
             found.append(Section(f"numbers: torch {precision}", 60, script("steps.py", "torch", precision, *few)))
-    found.append(Section("numbers: bandwidth", 40, bench("bandwidth.py")))
+    found.append(Section("numbers: bandwidth", 120 if emulated else 40, bench("bandwidth.py")))
     found.append(Section("numbers: beside the libraries", 60, script("beside.py", *(["--smoke"] if emulated else []))))
     if not emulated:
         found.append(Section("numbers: host cost", 40, bench("launch_cost.py")))
