@@ -125,10 +125,10 @@ def _own(effort: tuple[str, ...], file: str) -> tuple[str, ...]:
     checks = ("-fsanitize=address", "-fno-omit-frame-pointer") if "address" in os.environ.get("GRADLAB_SANITIZE", "") else ()
     # GNU's jump threading computes apart what a limit gives: two instructions of a clamp in a vector loop become six. At -O2 it would make
     # vectors of loops of a fixed length alone.
-    # In generated texts it sinks a load into the branch that alone needs it, loads with masks then, and where several columns' loads are a
-    # group (GNU 12, sums of up to 16 elements) takes the first one's mask for all.
-    sinking = ("-fno-tree-sink",) * (not file)
-    return ("-fno-thread-jumps", *sinking, *["-fvect-cost-model=dynamic"] * (effort is VECTORS), *["-O1"] * (file in SOONER), *checks)
+    # It sinks a load into the branch that alone needs it, loads with masks then, and where several columns' loads are a group (GNU 12, sums
+    # of up to 16 elements) takes the first one's mask for all.
+    model = ("-fvect-cost-model=dynamic",) * (effort is VECTORS)
+    return ("-fno-thread-jumps", "-fno-tree-sink", *model, *["-O1"] * (file in SOONER), *checks)
 
 
 def built(text: str, file: str = "") -> Path:

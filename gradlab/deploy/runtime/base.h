@@ -4,7 +4,7 @@
 #define GL_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
 /* Comparisons become vector instructions, and two in a row stay two. */
-#pragma GCC optimize("no-trapping-math", "no-math-errno", "fp-contract=off", "no-thread-jumps")
+#pragma GCC optimize("no-trapping-math", "no-math-errno", "fp-contract=off", "no-thread-jumps", "no-tree-sink")
 #define GL_IVDEP _Pragma("GCC ivdep")
 #else
 #define GL_IVDEP
