@@ -1,6 +1,6 @@
 """Legal calls with strange inputs: singular matrices, zeros among factors, indices of nothing, types side by side, pictures of bytes.
 
-`test_strange_inputs_torch.py` compares every function on such inputs with PyTorch; here is what it found, without PyTorch.
+What PyTorch gives for them, found by comparing every function on such inputs with it.
 """
 
 import numpy as np
