@@ -257,7 +257,7 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
     else:
         backend = dispatch.choose(op, arrays) if arrays else dispatch.backend_for(params["device"])
     result = backend.run(op, arrays, params)
-    if remembering is not None:
+    if remembering is not None and narrow is None:
         remembering.remember(op, [getattr(x, "_array", x) for x in args], arrays, params)
     if mode.anomaly:
         _check_finite(op, inputs, params, result)

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
-from gradlab.dtype import FLOATING, HALF, INEXACT, needs_floating
+from gradlab.dtype import FLOATING, HALF, INEXACT, get_default_dtype, needs_floating
 from gradlab.named_errors import named_functions
 from gradlab.spec import normalize_dim, whole
 from gradlab.tensor.common_arguments import into, only_real, only_tensors
@@ -200,7 +200,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
         raise RuntimeError(
             f"gradient: a spacing for each of {len(dims)} dimensions and an edge_order of 1 or 2, got {len(spacings)} and {edge_order}"
         )
-    x = input if input._array.dtype in INEXACT else input.float()
+    x = input if input._array.dtype in INEXACT else input.to(get_default_dtype())
     return tuple(_along(x, d, s, edge_order) for d, s in zip(dims, spacings, strict=True))
 
 

@@ -12,7 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, wrap
-from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, UINT8, needs_floating
+from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, UINT8, get_default_dtype, needs_floating
 from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
@@ -320,7 +320,7 @@ def logsumexp(
         return into("logsumexp", out, logsumexp(input, dim, keepdim))
     dims = _dims("logsumexp", input, dim)
     if input._array.dtype not in INEXACT:
-        input = input.float()
+        input = input.to(get_default_dtype())
     if 0 in input._array.shape and any_empty(input, dims):
         return sum(input.exp(), dims, keepdim).log()
     top = _amax((input if input._edge is None else input.detach()).real, dim=dims, keepdim=True)

@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, INEXACT, float32, real_of
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, INEXACT, get_default_dtype, real_of
 from gradlab.named_errors import named_functions
 from gradlab.spec import none
 from gradlab.tensor import reduction
@@ -176,7 +176,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     rank = len(input._array.shape)
     if rank > 2:
         raise RuntimeError(f"cov: at most two dimensions, not shape {input._array.shape}")
-    x: Any = input if input._array.dtype in INEXACT else input.to(float32)
+    x: Any = input if input._array.dtype in INEXACT else input.to(get_default_dtype())
     x = x.reshape((1, -1)) if rank < 2 else x
     n = x._array.shape[1]
     weight: Any = None
