@@ -46,7 +46,7 @@ CASES = {
     "Wishart": (lambda f, t: d.Wishart(f, scale_tril=t), [DEGREES, TRIANGLE], ROUND),
     "Uniform": (d.Uniform, [-B, A], SHARE), "VonMises": (d.VonMises, [REAL / 2, B], REAL / 2), "Weibull": (d.Weibull, [B, A / 4], A),
 }  # fmt: skip
-UNITS = {"MixtureSameFamily": 4}  # the shares of its parts are an attribute, which is rounded
+UNITS = {"MixtureSameFamily": 4, "Multinomial": 2}  # the shares are an attribute, which is rounded
 ASKED = ("mean", "mode", "variance", "stddev", "entropy", "perplexity", "log_prob", "cdf", "icdf", "rsample", "sample")
 
 
