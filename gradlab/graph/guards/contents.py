@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
+from types import WrapperDescriptorType
 from typing import Any
 
 MUTABLE = (list, dict, set, deque)
@@ -13,10 +14,11 @@ _BUILT_IN = frozenset({OrderedDict, *MUTABLE, tuple, frozenset, int, float, comp
 
 
 def attribute(value: Any, name: str) -> Any:
-    """An object's attribute as `object` finds it, or None."""
+    """An object's attribute as the built-in type that it is made of finds it (of `threading.local` the thread's), or None."""
+    found = (each.__dict__.get("__getattribute__") for each in type(value).__mro__)
     try:
-        return object.__getattribute__(value, name)
-    except AttributeError:
+        return next(get for get in found if type(get) is WrapperDescriptorType)(value, name)
+    except (AttributeError, ReferenceError):  # ReferenceError: a weak proxy of what is gone
         return None
 
 
