@@ -284,7 +284,7 @@ def on_the_gpu(x, y, z, *scalars):
     return [*found, *(x * s for s in scalars)]
 
 
-@each_half
+@pytest.mark.parametrize("dtype", [pytest.param(HALVES[0], marks=pytest.mark.whole), *HALVES[1:]], ids=str)
 def test_on_the_gpu(dtype, cuda):
     tensors = [*halves("1", dtype, 3), *SCALARS]
     expected, there = on_the_gpu(*tensors), [t.cuda() for t in tensors]

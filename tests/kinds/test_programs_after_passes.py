@@ -28,6 +28,7 @@ def results(graph, arrays):
     return outs
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "dropout"])  # whose mask is another in each run
 def test_its_results(name):
     traced, graph, _ = graphs(name)
