@@ -19,13 +19,13 @@ CASES = [(name, i) for name, row in ops.ROWS.items() if row.inputs and not row.d
 each_sample = pytest.mark.parametrize(("name", "number"), CASES, ids=lambda value: str(value))
 # Rows whose samples are taken one by one: updates of optimizers, and rows whose results hang on the order of all elements.
 LOOPS = {
-    "masked_scatter", "masked_gather", "histc", "median_of_all", "spmm", "sddmm",
+    "masked_scatter", "masked_gather", "histc", "median_of_all", "spmm", "sddmm", "grouped_mm",
     "sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "rmsprop_update", "rmsprop_centered_update",
     "rmsprop_momentum_update", "rmsprop_centered_momentum_update", "adagrad_update", "adadelta_update", "adamax_update", "nadam_update",
     "radam_update", "asgd_update", "rprop_update", "lion_update",
     *(name for name in ops.ROWS if "_sequence" in name),  # under vmap layers take steps
 }  # fmt: skip
-KEPT = ("max_pool_backward", "max_pool_gather", "max_unpool", "lu", "spmm", "sddmm",
+KEPT = ("max_pool_backward", "max_pool_gather", "max_unpool", "lu", "spmm", "sddmm", "grouped_mm",
         *(name for name in ops.ROWS if "_sequence" in name))  # rows whose index tensors are not any numbers
 RANDOM = {name for name, row in ops.ROWS.items() if "state" in row.inputs}
 
@@ -177,5 +177,6 @@ def test_most_rows_have_a_rule():
     loops = {name for name, row in rows.items() if rule_of(row) is None}
     assert loops == LOOPS
     assert len(loops) < 0.15 * len(rows)
-    assert {name for name in loops if rows[name].steps} == {"masked_scatter", "masked_gather", "median_of_all", "spmm", "sddmm"}
+    with_steps = {"masked_scatter", "masked_gather", "median_of_all", "spmm", "sddmm", "grouped_mm"}
+    assert {name for name in loops if rows[name].steps} == with_steps
     assert set(RULES) <= set(ops.ROWS)

@@ -69,6 +69,7 @@ FORMULAS: Mapping[str, Formula] = {
     "convolution_dw": lambda inputs, outputs: 2 * _size(inputs[1]) * _size(outputs[0][1:]),
     "scaled_dot_product_attention": _attention(2),
     "scaled_dot_product_attention_backward": _attention(5),
+    "grouped_mm": lambda inputs, outputs: 2 * inputs[0][-1] * _size(outputs[0]) // (inputs[2][0] if len(outputs[0]) == 3 else 1),
     "spmm": lambda inputs, outputs: 2 * _size(inputs[0]) * inputs[1][-1],
     "mse": _each(3), "euclidean": _each(2), "var": _each(4), "prod": _each(1),
     "cumsum": _each(1), "cumprod": _each(1), "recurrence": _each(2),

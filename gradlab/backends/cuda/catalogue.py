@@ -79,6 +79,7 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     "prefix.cu prefix": tuple(itertools.product((*FLOATS, *COMPLEXES, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
     "movement.cu unfold_backward": tuple((s,) for s in (*FLOATS, *COMPLEXES)),
     "prefix.cu prefix_extreme": tuple((s,) for s in (*FLOATS, *INTEGERS)),
+    "gemm.cu grouped_gemm": tuple(itertools.product(FLOATS, ("false", "true"))),
     "gemm.cu gemm": (*COMPUTED_WIDE, ("long long", "long long"), ("int", "int"), *((s, s) for s in COMPLEXES)),
     "vision.cu col2im": COMPUTED_WIDE,
     **{

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import fully_connected
-from gradlab.dtype import FLOATING, needs_floating
+from gradlab.dtype import FLOATING, DType, as_dtype, needs_floating
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.common_arguments import either
@@ -19,7 +19,7 @@ from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = ["bilinear", "cosine_similarity", "embedding", "linear", "normalize", "one_hot", "pairwise_distance"]
+__all__ = ["bilinear", "cosine_similarity", "embedding", "grouped_mm", "linear", "normalize", "one_hot", "pairwise_distance"]
 
 _linear = fully_connected(ops.linear.linear)
 
@@ -43,6 +43,38 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return _linear(input, weight.unsqueeze(0), bias).squeeze(-1)
     except Exception as error:
         explain(error, "linear", linear, (input, weight, bias))
+
+
+def grouped_mm(
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: DType | None = None
+) -> Tensor:
+    """Products of parts of matrices, as a mixture of experts makes them: each group of tokens with the weight of its expert.
+
+    offs (groups,), int32, says where each group ends; it begins where the one before does. Nothing is read on the host, so that groups may
+    have other sizes in each call of a compiled function. They divide
+
+    - the rows of mat_a (m, k), with mat_b (groups, k, n): the result is (m, n);
+    - the columns of mat_b (k, n), with mat_a (groups, m, k): the result is (m, n);
+    - what is summed over, of mat_a (m, k) and mat_b (k, n): the result is (groups, m, n).
+
+    What lies beyond the last group is zero. Two batches of as many matrices are multiplied like `matmul`, without offs. Both have one
+    floating dtype, which the result gets (out_dtype can only repeat it).
+
+    >>> F.grouped_mm(gl.ones(3, 2), gl.tensor([[[1.0], [1.0]], [[5.0], [5.0]]]), offs=gl.tensor([1, 3], dtype=gl.int32))
+    tensor([[ 2.],
+            [10.],
+            [10.]])
+    """
+    if bias is not None:
+        raise NotImplementedError("grouped_mm: bias is not there, as in PyTorch; add it to the result")
+    if out_dtype is not None and as_dtype(out_dtype) != mat_a.dtype:
+        raise TypeError(f"grouped_mm: out_dtype is the matrices' own, {mat_a.dtype}, not {out_dtype}; convert the result")
+    if (offs is None) != (mat_a.ndim == mat_b.ndim == 3):
+        raise ValueError(
+            f"grouped_mm: offs says how a matrix of two dimensions is divided; {'none is given' if offs is None else 'there is none'} "
+            f"(shapes {tuple(mat_a.shape)} and {tuple(mat_b.shape)})"
+        )
+    return mat_a.matmul(mat_b) if offs is None else ops.linalg.grouped_mm(mat_a, mat_b, offs)
 
 
 @rounds_once

@@ -13,6 +13,7 @@ from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import broadcast_strides, element_strides
 from gradlab.dtype import FLOAT64, FLOATING
+from gradlab.ops.linalg import order_of_ends
 from gradlab.spec import Spec, count
 
 MAX_BATCH_RANK = 4
@@ -91,6 +92,31 @@ def linear(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, 
     product(work, Matrix(x, x_rows, 0, element_strides(x)[-1]), Matrix(w, w_strides[0], 0, w_strides[1]), y, (n, 1), (m, n, k), bias=bias)
 
 
+def grouped_gemm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    """Groups of columns are groups of rows of the transposed product."""
+    (a, b, ends), (c,) = inputs, outputs
+    between = len(c.shape) == 3
+    x = (len(a.shape), a, *element_strides(a)[-2:])
+    y = (len(b.shape), b, *reversed(element_strides(b)[-2:]))
+    of_c = [*element_strides(c)[-2:]]
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    if x[0] > y[0]:
+        x, y, m, n = y, x, n, m
+        of_c.reverse()
+    number = ends.shape[0]
+    b_group, c_group = (0, element_strides(c)[0]) if between else (element_strides(y[1])[0], 0)
+    shape = struct.pack("13q", m, n, k, number, *x[2:], 0, *y[2:], b_group, *of_c, c_group)
+    if c.size:
+        size = k if between else m
+        site = work.faults.values(order_of_ends(size))
+        tiles = -(-m // 64) + (0 if between else number + 1)
+        work.launch(
+            work.kernel("gemm.cu", "grouped_gemm", c.dtype, between), tiles * -(-n // 64), 256, x[1], y[1], work.contiguous(ends), c,
+            work.faults.record, site, shape, rows=number if between else 1,
+        )  # fmt: skip
+        work.faults.check()
+
+
 def takes(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
     """Floating point (integers too, for matmul) with few batch dimensions and nothing empty but the result."""
     return (
@@ -152,3 +178,4 @@ BY_ROW = {
     "linear_relu": Rule(linear_relu, takes_floating, prepare_linear_relu),
     "linear_gelu_tanh": Rule(linear_gelu_tanh, takes_floating, prepare_linear_gelu),
 }
+RULES = {("gemm.cu", "grouped_gemm"): Rule(grouped_gemm, repeats=True)}
