@@ -44,6 +44,19 @@ def test_sanitized_kernels_have_a_list_of_their_own(monkeypatch):
     assert len(lists) == 2
 
 
+def test_an_update_of_a_row_or_of_a_lowering_has_a_list_of_its_own(monkeypatch, tmp_path):
+    """Else an older list would be taken as whole, and rows whose texts are new would run in NumPy until somebody ran `gradlab warm`."""
+    sources = {str(path) for path in ready._sources()}
+    writers = [name for name in sys.modules if name.startswith(("gradlab.ops", "gradlab.backends.native", "gradlab.kernel"))]
+    assert len(writers) > 100 and not [name for name in writers if sys.modules[name].__file__ not in sources]
+    row, lists = tmp_path / "row.py", []
+    monkeypatch.setattr(ready, "_sources", lambda: [row])
+    for text in ("x + 1", "x + 1.0"):
+        row.write_text(text)
+        lists.append(ready.list_file())
+    assert lists[0] != lists[1] and ready.list_file() == lists[1]
+
+
 @needs_compiler
 def test_switched_off_by_a_variable():
     with kernels():

@@ -53,11 +53,19 @@ def wanted() -> bool:
 
 def list_file() -> Path:
     """Where the list of kernels for these sources and this processor is, or would be. CompileError without a cache."""
-    sources = sorted((p.name, s.st_size, s.st_mtime_ns) for p in compiler.KERNELS.glob("*.*") for s in [p.stat()])
-    sources += [(p.name, s.st_size, s.st_mtime_ns) for p in compiler.SHARED.glob("*.h") for s in [p.stat()]]
+    sources = [(str(p), s.st_size, s.st_mtime_ns) for p in _sources() for s in [p.stat()]]
     sanitized = filter(None, [os.environ.get("GRADLAB_SANITIZE")])  # libraries that no other process can open
     hashed = compiler.hashed("sealed", repr(sources), compiler.processor(), *compiler.FLAGS, *sanitized)
     return cache_directory("programs") / f"eager-{hashed}.json"
+
+
+def _sources() -> list[Path]:
+    """The files that decide what is on the list: the kernels, and what writes the texts of the others: rows and lowerings. One list for
+    each state of them, so that after an update a row with another text, or a new one, does not find an older list and go without."""
+    package = Path(__file__).resolve().parents[2]
+    written = [*compiler.KERNELS.glob("*.*"), *compiler.SHARED.glob("*.h")]
+    writers = [p for room in ("backends/native", "backends/cuda", "ops", ".") for p in package.joinpath(room).glob("*.py")]
+    return sorted([*written, *writers, *package.glob("backends/native/*/*.py"), *package.glob("ops/*/*.py")])
 
 
 def looked_up() -> State:
