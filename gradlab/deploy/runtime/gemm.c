@@ -45,106 +45,127 @@ GL_APART void gl_complete(const gl_product *q, int64_t row, int rows, int64_t co
   }
 }
 
-GL_INLINE void gl_tile(const int rows, const int panels, const gl_product *q, int64_t row, int64_t column) {
-  const int64_t step = q->depth * 16, left = q->n - column;
-  const float *a[GL_ROWS];
-  const float *b = q->panels + column * q->depth;
-  gl_v sum[GL_ROWS][4 * GL_PER_PANEL];
-  const bool whole = left >= 16 * panels;
-  GL_UNROLL for (int r = 0; r < rows; ++r) {
-    a[r] = q->rows != NULL ? q->a + q->rows[row + r] : q->a + (row + r) * q->a_row;
-    GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
-      if (q->finish.row_bias != NULL) sum[r][v] = GL_SPREAD(q->finish.row_bias[row + r]);
-      else if (q->finish.column_bias != NULL && whole) sum[r][v] = GL_LOAD(q->finish.column_bias + column + v * GL_LANES);
-      else sum[r][v] = GL_SPREAD(0.0f);
-    }
-  }
-  const int64_t along = q->a_column, segments = q->rows != NULL ? q->segments : 1, run = q->rows != NULL ? q->run : q->k;
-  for (int64_t s = 0; s < segments; ++s) {
-    if (s > 0) GL_UNROLL for (int r = 0; r < rows; ++r) a[r] += q->jumps[s];
-    for (int64_t i = 0; i < run; ++i, b += 16) {
-      gl_v line[4 * GL_PER_PANEL];
-      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
-        line[v] = GL_LOAD(b + (v / GL_PER_PANEL) * step + (v % GL_PER_PANEL) * GL_LANES);
-        if (rows > 1) GL_KEEP(line[v]);
-      }
-      GL_UNROLL for (int r = 0; r < rows; ++r) {
-        const gl_v factor = GL_SPREAD(a[r][i * along]);
-        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_FMA(factor, line[v], sum[r][v]);
-      }
-    }
-  }
-  float *c = q->c + row * q->c_row + column;
-  if (whole) {
-    if (q->finish.add != NULL) {
-      const float *more = q->finish.add + row * q->c_row + column;
+/* `count` tiles of `rows` rows, one below the other. */
+GL_INLINE void gl_tiles(const int rows, const int panels, const gl_product *q, int64_t row, int64_t count, int64_t column) {
+  static const float zeros[64] = {0};
+  const int64_t step = q->depth * 16, along = q->a_column, a_row = q->a_row, c_row = q->c_row;
+  const int64_t segments = q->rows != NULL ? q->segments : 1, run = q->rows != NULL ? q->run : q->k;
+  const bool whole = q->n - column >= 16 * panels, positive = q->finish.activation == GL_RELU;
+  const float *const panel = q->panels + column * q->depth, *row_bias = q->finish.row_bias;
+  const float *const start = whole && q->finish.column_bias != NULL ? q->finish.column_bias + column : zeros;
+  const float *from = q->a + row * a_row, *more = q->finish.add != NULL ? q->finish.add + row * c_row + column : NULL;
+  const int32_t *places = q->rows != NULL ? q->rows + row : NULL, *const jumps = q->jumps;
+  float *c = q->c + row * c_row + column;
+  if (row_bias != NULL) row_bias += row;
+  for (int64_t t = 0; t < count; ++t, from += rows * a_row, c += rows * c_row) {
+    const float *a[GL_ROWS], *b = panel;
+    gl_v sum[GL_ROWS][4 * GL_PER_PANEL];
+    if (places != NULL) {
+      GL_UNROLL for (int r = 0; r < rows; ++r) a[r] = q->a + places[t * rows + r];
+    } else
+      GL_UNROLL for (int r = 0; r < rows; ++r) a[r] = from + r * a_row;
+    if (row_bias != NULL) {
       GL_UNROLL for (int r = 0; r < rows; ++r)
-        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_ADD(sum[r][v], GL_LOAD(more + r * q->c_row + v * GL_LANES));
+        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_SPREAD(row_bias[t * rows + r]);
+    } else
+      GL_UNROLL for (int r = 0; r < rows; ++r)
+        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_LOAD(start + v * GL_LANES);
+    for (int64_t s = 0;;) {
+      for (int64_t i = 0; i < run; ++i, b += 16) {
+        if (rows == 3 && panels == 2) { /* all numbers but one line stay in registers */
+          gl_v factor[GL_ROWS];
+          GL_UNROLL for (int r = 0; r < rows; ++r) factor[r] = GL_SPREAD(a[r][i * along]);
+          GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
+            gl_v line = GL_LOAD(b + (v / GL_PER_PANEL) * step + (v % GL_PER_PANEL) * GL_LANES);
+            if (rows > 1) GL_KEEP(line);
+            GL_UNROLL for (int r = 0; r < rows; ++r) sum[r][v] = GL_FMA(factor[r], line, sum[r][v]);
+          }
+          continue;
+        }
+        gl_v line[4 * GL_PER_PANEL];
+        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
+          line[v] = GL_LOAD(b + (v / GL_PER_PANEL) * step + (v % GL_PER_PANEL) * GL_LANES);
+          if (rows > 1) GL_KEEP(line[v]);
+        }
+        GL_UNROLL for (int r = 0; r < rows; ++r) {
+          const gl_v factor = GL_SPREAD(a[r][i * along]);
+          GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_FMA(factor, line[v], sum[r][v]);
+        }
+      }
+      if (++s >= segments) break;
+      GL_UNROLL for (int r = 0; r < rows; ++r) a[r] += jumps[s];
     }
-    if (q->finish.activation == GL_RELU)
+    if (!whole) {
+      float part[GL_ROWS * 16 * GL_PANELS + 64];
+      GL_UNROLL for (int r = 0; r < rows; ++r)
+        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) GL_STORE(part + (r * panels * GL_PER_PANEL + v) * GL_LANES, sum[r][v]);
+      gl_copy_part(q, rows, column, part, 16 * panels, c);
+      gl_complete(q, row + t * rows, rows, column, q->n - column);
+      continue;
+    }
+    if (more != NULL) {
+      GL_UNROLL for (int r = 0; r < rows; ++r, more += c_row)
+        GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_ADD(sum[r][v], GL_LOAD(more + v * GL_LANES));
+    }
+    if (positive)
       GL_UNROLL for (int r = 0; r < rows; ++r)
         GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_POSITIVE(sum[r][v]);
     GL_UNROLL for (int r = 0; r < rows; ++r)
-      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) GL_STORE(c + r * q->c_row + v * GL_LANES, sum[r][v]);
-  } else {
-    float part[GL_ROWS * 16 * GL_PANELS + 64];
-    GL_UNROLL for (int r = 0; r < rows; ++r)
-      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) GL_STORE(part + (r * panels * GL_PER_PANEL + v) * GL_LANES, sum[r][v]);
-    gl_copy_part(q, rows, column, part, 16 * panels, c);
-    gl_complete(q, row, rows, column, left);
+      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) GL_STORE(c + r * c_row + v * GL_LANES, sum[r][v]);
   }
 }
 
-GL_APART void gl_strip(const gl_product *q, int64_t row, int64_t rows, int64_t column, int64_t end) {
-  int64_t j = column;
-#define GL_CASE(n) case n: gl_tile(n, GL_PANELS, q, row, j); break;
-  if (rows == 1)
-    for (; j + 64 <= end; j += 64) gl_tile(1, 4, q, row, j);
-  else if (rows == 2 || (GL_ROWS == 6 && GL_LANES == 8 && rows == 3))
-    for (; j + 32 <= end; j += 32) { if (rows == 2) gl_tile(2, 2, q, row, j); else gl_tile(GL_ROWS < 3 ? GL_ROWS : 3, 2, q, row, j); }
-  for (; j < end; j += 16 * GL_PANELS) {
+GL_APART void gl_stack(const gl_product *q, int64_t row, int64_t rows, int64_t count, int64_t column) {
+#define GL_CASE(n) case n: gl_tiles(n, GL_PANELS, q, row, count, column); break;
 #if GL_PANELS == 2
-    if (end - j <= 16) {
-      for (int64_t r = 0; r < rows; ++r) gl_tile(1, 1, q, row + r, j);
-      continue;
-    }
+  if (q->n - column <= 16) {
+    gl_tiles(1, 1, q, row, rows * count, column);
+    return;
+  }
 #endif
-    switch (rows) {
-      GL_CASE(1)
-      GL_CASE(2)
+  switch (rows) {
+    GL_CASE(1)
+    GL_CASE(2)
 #if GL_ROWS > 2
-      GL_CASE(3)
+    GL_CASE(3)
 #endif
 #if GL_ROWS > 3
-      GL_CASE(4) GL_CASE(5) GL_CASE(6)
+    GL_CASE(4) GL_CASE(5) GL_CASE(6)
 #endif
 #if GL_ROWS > 6
-      GL_CASE(7) GL_CASE(8) GL_CASE(9) GL_CASE(10) GL_CASE(11) GL_CASE(12)
+    GL_CASE(7) GL_CASE(8) GL_CASE(9) GL_CASE(10) GL_CASE(11) GL_CASE(12)
 #endif
-      default: break;
-    }
+    default: break;
   }
 #undef GL_CASE
+}
+
+/* Few rows: wider tiles, so that there are enough sums side by side. */
+GL_APART void gl_strip(const gl_product *q, int64_t row, int64_t rows, int64_t column, int64_t end) {
+  if (rows == 1)
+    for (; column + 64 <= end; column += 64) gl_tiles(1, 4, q, row, 1, column);
+  else if (rows == 2)
+    for (; column + 32 <= end; column += 32) gl_tiles(2, 2, q, row, 1, column);
+#if GL_ROWS == 6 && GL_LANES == 8
+  else if (rows == 3)
+    for (; column + 32 <= end; column += 32) gl_tiles(3, 2, q, row, 1, column);
+#endif
+  for (; column < end; column += 16 * GL_PANELS) gl_stack(q, row, rows, 1, column);
 }
 
 /* Rows and columns first..last of a product; so many rows at a time that they stay in the second-level cache. */
 GL_APART void gl_multiply_part(const gl_product *q, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
   int64_t block = 49152 / (q->k > 0 ? q->k : 1) / GL_ROWS * GL_ROWS;
   if (block < GL_ROWS) block = GL_ROWS;
-  const bool far = q->depth * q->n > 98304; /* floats that the second-level cache does not keep from run to run */
   for (int64_t i = row; i < row_end; i += block) {
     const int64_t end = i + block < row_end ? i + block : row_end, strips = (end - i + GL_ROWS - 1) / GL_ROWS;
-    if (strips == 1) gl_strip(q, i, end - i, column, column_end);
+    const int64_t each = (end - i) / strips, higher = (end - i) % strips; /* as even as possible */
+    if (strips == 1) gl_strip(q, i, each, column, column_end);
     else
-      for (int64_t j = column; j < column_end; j += 16 * GL_PANELS)
-        for (int64_t s = 0, r = i; s < strips; ++s) { /* as even as possible */
-          const int64_t next = i + (end - i) * (s + 1) / strips;
-          if (far && j + 16 * GL_PANELS < column_end) /* the next panels on their way meanwhile, a share with each strip */
-            for (int64_t l = 16 * GL_PANELS * (q->depth * s / strips); l < 16 * GL_PANELS * (q->depth * (s + 1) / strips); l += 16)
-              GL_FETCH(q->panels + (j + 16 * GL_PANELS) * q->depth + l);
-          gl_strip(q, r, next - r, j, j + 16 * GL_PANELS < column_end ? j + 16 * GL_PANELS : column_end);
-          r = next;
-        }
+      for (int64_t j = column; j < column_end; j += 16 * GL_PANELS) {
+        if (higher > 0) gl_stack(q, i, each + 1, higher, j);
+        gl_stack(q, i + higher * (each + 1), each, strips - higher, j);
+      }
     if (q->finish.activation != 0 && q->finish.activation != GL_RELU)
       for (int64_t r = i; r < end; ++r) gl_activate(q->finish.activation, q->c + r * q->c_row + column, column_end - column);
   }
