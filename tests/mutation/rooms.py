@@ -74,6 +74,29 @@ ROOMS = {
             kinds/optimizer_switches kinds/shared_arguments
         """),
     ),
+    "tensor": Room(
+        ("gradlab/tensor/*.py", "gradlab/sparse/*.py", "gradlab/func/*.py"),
+        tests("""
+            tensor inplace* indexing layout promotion creation memory_views storage printing statistics special products linalg math sorting
+            random search tables errors wrong_arguments foreach older_habits interop signatures vmap func* forward_ad sparse* scalar_math
+            quantization fourier complex activation kinds/*
+        """),
+    ),
+    "modules": Room(
+        ("gradlab/nn/*.py", "gradlab/nn/modules/*.py", "gradlab/nn/functional/*.py", "gradlab/nn/utils/*.py", "gradlab/amp/*.py"),
+        tests("""
+            nn module norm loss pool conv rnn attention flex_attention activation linear vision ctc init hooks parametrize prune weights
+            sparse_embedding recurrent lazy func_modules torch_modules errors wrong_arguments sequences fast_linear amp* scaling
+            mixed_precision products residual_layers kinds/*
+        """),
+    ),
+    "files": Room(
+        ("gradlab/utils/serialization/*.py", "gradlab/utils/atomic.py", "gradlab/utils/checkpoint.py", "gradlab/interchange/*.py"),
+        tests("serialization checkpoint* checksums load_formats evil_loaders torch_files* model_files weights interchange_matrix hub"),
+    ),
+    "distributed": Room(
+        ("gradlab/distributed/*.py", "gradlab/nn/parallel/*.py"), tests("distributed* mpi nccl constraints futures")
+    ),
     "native": Room(
         ("kernels/cpu/*", "gradlab/backends/native/*.py", "gradlab/graph/executables/native/*.py"),
         tests("""
