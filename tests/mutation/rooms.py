@@ -13,12 +13,13 @@ TESTS = ROOT / "tests"
 
 
 class Room(NamedTuple):
-    """Files by patterns, and the tests of all of them. What is a row's is asked for the file's rows alone."""
+    """Files by patterns, and the tests of all of them. What is a row's is asked for the file's rows alone. whole: with what only `--full`
+    runs."""
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
     by_row: tuple[str, ...] = ()
-
+    whole: bool = False
 
 
 def tests(words: str) -> tuple[str, ...]:
@@ -34,9 +35,10 @@ ROOMS = {
             complex linalg fourier attention sequences quantization vision creation ctc statistics rnn optim tables sparse
             samples_uneven kinds/close_values kinds/views_of_memory kinds/ways_by_size kinds/types_of_rows
             kinds/hard_numbers kinds/sum_accuracy
-        """), ROWS),
+        """), ROWS, whole=True),
     "rules": Room(
-        ("gradlab/ops/batching/*.py", "gradlab/onnx/rows/*.py"), tests("vmap vmap_rows onnx_export_rows onnx_export kinds/onnx_random")
+        ("gradlab/ops/batching/*.py", "gradlab/onnx/rows/*.py"), tests("vmap vmap_rows onnx_export_rows onnx_export kinds/onnx_random"),
+        whole=True,
     ),
     "engine": Room(
         ("gradlab/autograd/*.py", "gradlab/op.py", "gradlab/dispatch.py", "gradlab/spec.py"),
@@ -102,12 +104,12 @@ ROOMS = {
         tests("""
             native_* kinds/beyond_one_block kinds/red_zones products compile_epilogues* compile_mega compile_conv compile_memory
             compile_families compile_channels_last compile_halves compile_statistics execute compile_rows
-        """),
+        """), whole=True,
     ),
     "cuda": Room(
         ("kernels/cuda/*", "gradlab/backends/cuda/launch/*.py", *(f"gradlab/backends/cuda/{n}.py" for n in ("reduction", "elementwise"))),
         tests("cuda_rows_fast cuda_pieces cuda_backend"),
-        CUDA_ROWS,
+        CUDA_ROWS, whole=True,
     ),
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ from mutation.reach import Reach
 from mutation.rooms import ROOMS, expanded, files_of, rows_of, tests_of
 from repository import ROOT, project_files
 
-PYTEST = ["-m", "pytest", "--full", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
+PYTEST = ["-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
 NO_TESTS = 5
 
 
@@ -58,12 +58,13 @@ class Tree:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.at, ignore_errors=True)
 
-    def pytest(self, arguments: list[str], seconds: float) -> tuple[int | None, str, float]:
+    def pytest(self, room: str, arguments: list[str], seconds: float) -> tuple[int | None, str, float]:
         """Runs pytest in the copy: its exit code (None beyond the limit), its output, and the processor time it took."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(self.at), str(self.at / "tests"))), "PYTHONDONTWRITEBYTECODE": "1"}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        whole = ["--full"] if ROOMS[room].whole else []
         child = subprocess.Popen(
-            ["/bin/sh", "-c", f'ulimit -t {int(seconds) + 1}; exec "$@"', "sh", self.python, *PYTEST, *arguments], cwd=self.at,
+            ["/bin/sh", "-c", f'ulimit -t {int(seconds) + 1}; exec "$@"', "sh", self.python, *PYTEST, *whole, *arguments], cwd=self.at,
             env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
@@ -94,7 +95,7 @@ class Tree:
         if old is None or stale or not all(map(old.holds_for, files_of(room))):
             print(f"   runs {len(stale)} of {len(tests)} files of tests of {room} once, to see what they reach", flush=True)
             options = ["-p", "mutation.reach", "--maxfail=1000", "--reach-files", ",".join(ROOMS[room].files), "--reach-to", str(new)]
-            self.pytest([*options, *(stale or tests[:1])], 7200)
+            self.pytest(room, [*options, *(stale or tests[:1])], 7200)
             if old is not None:
                 old.joined(Reach(new), new)
             new.replace(path)
@@ -126,7 +127,7 @@ class Tree:
         source.write_text("".join(lines), encoding="utf-8")
         target.write_text("")
         options = ["-p", "mutation.forked", "--mutants", str(source), "--outcomes", str(target), "--mutant-seconds", str(seconds)]
-        self.pytest([*options, *files], 60 + 10 * seconds * len(mutants))
+        self.pytest(room, [*options, *files], 60 + 10 * seconds * len(mutants))
         found = [Outcome(t["word"], t["seconds"], t["by"]) for t in map(json.loads, target.read_text(encoding="utf-8").splitlines())]
         return found + [Outcome("unplanted", 0)] * (len(mutants) - len(found))
 
@@ -145,30 +146,30 @@ class Tree:
         names = self.at / "chosen.txt"
         names.write_text("\n".join(chosen), encoding="utf-8")
         files = dict.fromkeys(t.partition("::")[0] for t in chosen)
-        code, said, took_now = self.planted(mutant, ["-p", "mutation.chosen", "--chosen", str(names), *files], 4 * spent + 40)
+        code, said, took_now = self.planted(room, mutant, ["-p", "mutation.chosen", "--chosen", str(names), *files], 4 * spent + 40)
         if code is None:
             return Outcome("late", took_now, "crashed or did not end")
         return Outcome("survived" if code in (0, NO_TESTS) else "killed", took_now, last_failure(said))
 
     # ------------------------------------------------------------------- kernels: by files
 
-    def baseline(self, arguments: list[str]) -> float | None:
+    def baseline(self, room: str, arguments: list[str]) -> float | None:
         """The seconds that tests take without a fault; None where they fail without one, too: such tests show nothing."""
         key = tuple(arguments)
         if key not in self.baselines:
-            code, said, seconds = self.pytest(arguments, 900)
+            code, said, seconds = self.pytest(room, arguments, 900)
             if code not in (0, NO_TESTS):
                 print("   fails without a fault:", " ".join(arguments)[:100], last_failure(said), flush=True)
             self.baselines[key] = seconds if code in (0, NO_TESTS) else None
         return self.baselines[key]
 
-    def planted(self, mutant: Mutant, arguments: list[str], seconds: float) -> tuple[int | None, str, float]:
+    def planted(self, room: str, mutant: Mutant, arguments: list[str], seconds: float) -> tuple[int | None, str, float]:
         """Runs pytest with a fault in its file."""
         path = self.at / mutant.file
         text = path.read_text(encoding="utf-8")
         try:
             path.write_text(mutant.applied(text), encoding="utf-8")
-            return self.pytest(arguments, seconds)
+            return self.pytest(room, arguments, seconds)
         finally:
             path.write_text(text, encoding="utf-8")
 
@@ -176,11 +177,11 @@ class Tree:
         """What becomes of a mutant of a kernel: the tests of its file, run after run."""
         spent, judged = 0.0, False
         for arguments in tests_of(room, mutant.file):
-            usual = self.baseline(["-p", "mutation.only_rows", *arguments])
+            usual = self.baseline(room, ["-p", "mutation.only_rows", *arguments])
             if usual is None:
                 continue
             judged = True
-            code, said, seconds = self.planted(mutant, ["-p", "mutation.only_rows", *arguments], min(limit, 30 + 4 * usual))
+            code, said, seconds = self.planted(room, mutant, ["-p", "mutation.only_rows", *arguments], min(limit, 30 + 4 * usual))
             spent += seconds
             if code is None:
                 return Outcome("late", spent, "crashed or did not end")
