@@ -1,0 +1,141 @@
+"""Calls with their optional arguments set, and what PyTorch answered: two sums of each result and gradient are written down in `answers.npz`.
+
+    python -m tests.kinds.answers          with PyTorch: writes the file anew
+    python -m tests.kinds.answers WORD     shows what both answer to the calls that have the word in their text
+
+A call is a line of a file `*.txt` here (and those below it that begin with spaces): a text of Python that finds the engine as `gl`, its `F` and `nn`, and the inputs by their names (`INPUTS`); it is an expression, or
+statements that set `out`. Inputs of floating point require grad, but `D` and `holes`; none do where PyTorch has no gradient ("no grads"). `filled(module)` is the module in float64 with numbers that differ.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WRITTEN = Path(__file__).parent.parent / "answers.npz"
+WITHOUT = "no grads:"
+_RNG = np.random.default_rng(5)
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return np.round(_RNG.normal(size=shape), 3)
+
+
+INPUTS = {
+    "x": _normal(3, 4), "y": _normal(3, 4), "z": _normal(3, 4), "p": np.abs(_normal(3, 4)) + 0.125, "u": _RNG.random((3, 4)).round(3),
+    "v": _normal(5), "w": _normal(5), "k": _normal(4), "D": np.abs(_normal(3, 4)) + 0.25, "r": _normal(3), "s": _normal(4, 4), "t": _normal(2, 3, 4), "q": _normal(2, 4, 3),
+    "line": _normal(2, 4, 9), "img": _normal(2, 4, 5, 7), "vol": _normal(1, 2, 4, 5, 3), "one": _normal(1),
+    "holes": np.array([[1.5, np.nan, -2.0, 0.25], [np.nan, np.nan, np.nan, np.nan], [3.0, -1.0, np.nan, 0.5]]),
+    "ties": np.array([[1.0, 2.0, 2.0, 0.0], [-1.0, -1.0, -3.0, -1.0], [0.0, -0.0, 5.0, 5.0]]),
+    "steps": np.array([-2.5, -0.5, 0.0, 0.5, 1.5, 2.5]), "grid": _RNG.uniform(-1.2, 1.2, (2, 3, 4, 2)).round(3),
+    "cells": _RNG.uniform(-1.2, 1.2, (1, 2, 3, 2, 3)).round(3), "h": np.round(_normal(3, 4)).astype(np.float32),
+    "i": np.array([[2, 0, 1, 2], [1, 1, 0, 2], [0, 2, 2, 1]]), "j": np.array([3, -2, 0, 7, -5]), "n": np.array([6, 4, 9, -3, 5]),
+    "c": np.array([2, 0, 3]), "b": np.array([[True, False, True, True], [False, False, True, False], [True, True, False, False]]),
+    "at": np.array([2, 0, 2]), "z1": (_normal(3, 4) + 1j * _normal(3, 4)),
+}  # fmt: skip
+
+
+def texts() -> list[str]:
+    """All calls."""
+    whole = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.txt")))
+    return [text.replace("\n    ", "\n") for text in re.split(r"\n(?! )", whole.strip())]
+
+
+def sums(array: Any) -> tuple[str, list[float]]:
+    """What an array is, and two sums of its elements, each with a factor of its own; NaN and infinities count as numbers of their own."""
+    array = np.asarray(array)
+    said = f"{array.dtype}{list(array.shape)}"
+    values = np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
+    values = np.nan_to_num(values.astype(np.float64).ravel(), nan=77.7, posinf=1e3, neginf=-2e3)
+    place = np.arange(values.size)
+    return said, [float((values * np.cos(1.0 + 0.7 * place)).sum()), float((values * np.cos(place * place * 0.31)).sum())]
+
+
+def _filled(engine: Any, module: Any) -> Any:
+    module = module.double()
+    state = [*module.parameters(), *[b for b in module.buffers() if b.is_floating_point()]]
+    with engine.no_grad():
+        for number, p in enumerate(state):
+            values = 0.4 * np.cos(0.9 * np.arange(p.numel()) + number).reshape(tuple(p.shape))
+            p.copy_(engine.tensor(np.abs(values) + 0.2 if number >= len(list(module.parameters())) else values))
+    return module
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [x for v in value.values() for x in _flat(v)]
+    if isinstance(value, (tuple, list)):
+        return [x for v in value for x in _flat(v)]
+    return [value]
+
+
+def _array(value: Any) -> np.ndarray:
+    value = value.detach() if hasattr(value, "detach") else value
+    value = value.resolve_conj().resolve_neg() if hasattr(value, "resolve_conj") else value
+    return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+
+
+def answer(engine: Any, text: str, grads: bool = True) -> tuple[str, np.ndarray]:
+    """What an engine answers to a call: a word on each tensor, and the sums."""
+    inputs = {name: engine.tensor(value) for name, value in INPUTS.items() if re.search(rf"\b{name}\b", text)}
+    for name, x in inputs.items():
+        if grads and name not in ("D", "holes") and (x.is_floating_point() or x.is_complex()):
+            x.requires_grad_()
+    modules: list[Any] = []
+
+    def filled(module: Any) -> Any:
+        modules.append(_filled(engine, module))
+        return modules[-1]
+
+    room = {"gl": engine, "F": engine.nn.functional, "nn": engine.nn, "np": np, "filled": filled, **inputs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if re.search(r"^out =|; out =", text, re.MULTILINE):
+            exec(text, room)
+            found = room["out"]
+        else:
+            found = eval(text, room)
+    results = _flat(found)
+    total: Any = 0
+    for number, result in enumerate(results):
+        if hasattr(result, "requires_grad") and result.requires_grad:
+            result = engine.view_as_real(result.resolve_conj()) if result.is_complex() else result
+            factor = np.cos(np.arange(result.numel()) + number).reshape(tuple(result.shape))
+            total = total + (result.double() * engine.tensor(factor)).sum()
+    if hasattr(total, "backward") and total.requires_grad:
+        total.backward()
+    leaves = [*inputs.values(), *[p for m in modules for p in m.parameters()]]
+    grads = [x.grad for x in leaves if x.is_leaf and getattr(x, "grad", None) is not None]
+    pairs = [sums(_array(value)) for value in (*results, *grads)]
+    return " ".join([*([] if grads else [WITHOUT]), *[said for said, _ in pairs]]), np.array([n for _, numbers in pairs for n in numbers])
+
+
+def read() -> dict[str, tuple[str, np.ndarray]]:
+    """The written answers, by text."""
+    with np.load(WRITTEN) as file:
+        ends = np.cumsum(file["counts"])
+        parts = np.split(file["sums"], ends[:-1])
+        return {str(t): (str(w), part) for t, w, part in zip(file["texts"], file["words"], parts, strict=True)}
+
+
+def write(found: dict[str, tuple[str, np.ndarray]]) -> None:
+    """Writes them."""
+    np.savez_compressed(
+        WRITTEN, texts=np.array(list(found)), words=np.array([w for w, _ in found.values()]),
+        counts=np.array([len(s) for _, s in found.values()]), sums=np.concatenate([s for _, s in found.values()]),
+    )  # fmt: skip
+
+
+def differing(numbers: np.ndarray, written: np.ndarray) -> list[int]:
+    """Which of the results and gradients differ."""
+    far = ~np.isclose(numbers, written, rtol=1e-5, atol=1e-6)
+    return sorted({int(i) // 2 for i in np.flatnonzero(far)})
+
+
+def agree(found: tuple[str, np.ndarray], written: tuple[str, np.ndarray]) -> bool:
+    """Whether two answers are the same: types, shapes and sums."""
+    return found[0] == written[0] and not differing(found[1], written[1])
