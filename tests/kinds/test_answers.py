@@ -1,4 +1,4 @@
-"""A thousand calls with their optional arguments set give what PyTorch gave, gradients included: `answers.npz`, written by `kinds.answers`."""
+"""A thousand calls with optional arguments give what PyTorch gave, gradients included: `answers.npz`, written by `kinds.answers`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def found_otherwise(texts, written):
         except Exception as error:
             found = f"{type(error).__name__}: {error}", np.zeros(0)
         if not answers.agree(found, written[text]):
-            same = found[0] == word
-            wrong.append(f"{text}\n    {f'results and gradients {answers.differing(found[1], numbers)}' if same else f'{found[0]} for {word}'}")
+            differing = answers.differing(found[1], numbers) if found[0] == word else None
+            wrong.append(f"{text}\n    {f'{found[0]} for {word}' if differing is None else f'results and gradients {differing}'}")
     return "\n".join(wrong)
 
 

@@ -1,10 +1,11 @@
-"""Calls with their optional arguments set, and what PyTorch answered: two sums of each result and gradient are written down in `answers.npz`.
+"""Calls with optional arguments, and PyTorch's answers: two sums of each result and gradient, written down in `answers.npz`.
 
     python -m tests.kinds.answers          with PyTorch: writes the file anew
     python -m tests.kinds.answers WORD     shows what both answer to the calls that have the word in their text
 
-A call is a line of a file `*.txt` here (and those below it that begin with spaces): a text of Python that finds the engine as `gl`, its `F` and `nn`, and the inputs by their names (`INPUTS`); it is an expression, or
-statements that set `out`. Inputs of floating point require grad, but `D` and `holes`; none do where PyTorch has no gradient ("no grads"). `filled(module)` is the module in float64 with numbers that differ.
+A call is a line of a file `*.txt` here (and those below it that begin with spaces): a text of Python that finds the engine as `gl`, its `F`
+and `nn`, and the inputs by their names (`INPUTS`); it is an expression, or statements that set `out`. Floating inputs require grad,
+but `D` and `holes`; none do where PyTorch has no gradient ("no grads"). `filled(module)` is the module in float64 with numbers that differ.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def _normal(*shape: int) -> np.ndarray:
 
 INPUTS = {
     "x": _normal(3, 4), "y": _normal(3, 4), "z": _normal(3, 4), "p": np.abs(_normal(3, 4)) + 0.125, "u": _RNG.random((3, 4)).round(3),
-    "v": _normal(5), "w": _normal(5), "k": _normal(4), "D": np.abs(_normal(3, 4)) + 0.25, "r": _normal(3), "s": _normal(4, 4), "t": _normal(2, 3, 4), "q": _normal(2, 4, 3),
+    "v": _normal(5), "w": _normal(5), "k": _normal(4),
+    "D": np.abs(_normal(3, 4)) + 0.25, "r": _normal(3), "s": _normal(4, 4), "t": _normal(2, 3, 4), "q": _normal(2, 4, 3),
     "line": _normal(2, 4, 9), "img": _normal(2, 4, 5, 7), "vol": _normal(1, 2, 4, 5, 3), "one": _normal(1),
     "holes": np.array([[1.5, np.nan, -2.0, 0.25], [np.nan, np.nan, np.nan, np.nan], [3.0, -1.0, np.nan, 0.5]]),
     "ties": np.array([[1.0, 2.0, 2.0, 0.0], [-1.0, -1.0, -3.0, -1.0], [0.0, -0.0, 5.0, 5.0]]),
