@@ -49,10 +49,9 @@ def strided_view(x: Any, *, shape: Sizes, steps: Sizes, first: int) -> Any:
 
 
 def _strided_library(cupy: Any, inputs: Any, params: Any) -> Any:
-    (x,), shape = inputs, params["shape"]
-    line = x.reshape(-1)
-    return cupy.lib.stride_tricks.as_strided(line[0 if 0 in shape else params["first"] :], shape,
-                                             tuple(s * x.dtype.itemsize for s in params["steps"]))  # fmt: skip
+    (x,), shape, steps = inputs, params["shape"], tuple(s * inputs[0].dtype.itemsize for s in params["steps"])
+    start = x if 0 in shape else x.reshape(-1)[params["first"] :]  # no element is reached: it matters not how `x` lies
+    return cupy.lib.stride_tricks.as_strided(start, shape, steps)
 
 
 @cached_sizes(64)

@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradlab.backends.cuda.emulator.device.pool import see
+
 
 class EmulatedArray:
     """An array on an emulated device. It does not become a NumPy array by itself and does not mix with them, as CuPy's does not."""
@@ -49,7 +51,9 @@ class EmulatedArray:
         return self._like(self._host.squeeze(axis))
 
     def view(self, dtype: Any) -> EmulatedArray:
-        return self._like(self._host.view(dtype))
+        host = self._host.view(dtype)
+        see(host)  # kernels may take it for either
+        return self._like(host)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> EmulatedArray:
         found = self._host.diagonal(offset, axis1, axis2)

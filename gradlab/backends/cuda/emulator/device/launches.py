@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from gradlab.backends.cuda.arguments import packet_at
 from gradlab.backends.cuda.emulator.device.hazards import Use
@@ -110,13 +113,18 @@ def _refusal(block: Block | None, address: int, parameter: Parameter, device: in
         return f"{address:#x} is no memory of the device"
     if not block.alive or block.device != device:
         return _foreign(block, device)
-    held = block.dtype
-    if parameter.dtype in {"void", "struct", held.name, _WORDS.get(held.itemsize)} or held.name == "uint8":
+    if any(_reads(parameter.dtype, held) for held in (block.dtype, *block.seen)):
         return None
-    if held.kind in "iu" and parameter.dtype in (f"int{8 * held.itemsize}", f"uint{8 * held.itemsize}"):
-        return None  # C++ lets the signed and the unsigned type of one size read each other
-    if held.kind == "c" and parameter.dtype in (f"float{4 * held.itemsize}", f"uint{4 * held.itemsize}"):
-        return None  # a complex number is two of its reals
-    return f"elements of {held} for {parameter}"
+    return f"elements of {block.dtype} for {parameter}"
+
+
+def _reads(parameter: str, held: np.dtype[Any]) -> bool:
+    """Whether a kernel's parameter may lead to elements of a dtype."""
+    if parameter in {"void", "struct", held.name, _WORDS.get(held.itemsize)} or held.name == "uint8":
+        return True
+    if held.kind in "iu" and parameter in (f"int{8 * held.itemsize}", f"uint{8 * held.itemsize}"):
+        return True  # C++ lets the signed and the unsigned type of one size read each other
+    # A complex number is two of its reals.
+    return held.kind == "c" and parameter in (f"float{4 * held.itemsize}", f"uint{4 * held.itemsize}")
 
 

@@ -22,15 +22,17 @@ MOST_CACHED = 256 << 20  # bytes that a pool keeps: the host's memory is smaller
 
 
 class Block:
-    """Memory of a device. `life` counts how often it was given out, `alive` whether it is now; `fresh` until its first use."""
+    """Memory of a device. `life` counts how often it was given out, `alive` whether it is now; `fresh` until its first use. `dtype` is what
+    it was given out for, `seen` what views take its bits for."""
 
-    __slots__ = ("__weakref__", "alive", "device", "dtype", "fresh", "life", "memory", "pool", "size", "stream")
+    __slots__ = ("__weakref__", "alive", "device", "dtype", "fresh", "life", "memory", "pool", "seen", "size", "stream")
 
     def __init__(self, pool: Pool, size: int, stream: int) -> None:
         self.memory = GuardedMemory(size)
         self.pool, self.size, self.stream, self.device = pool, size, stream, pool.device.index
         self.life, self.alive, self.fresh = 0, False, False
         self.dtype: np.dtype[Any] = np.dtype(np.uint8)
+        self.seen: tuple[np.dtype[Any], ...] = ()
 
     @property
     def address(self) -> int:
@@ -65,6 +67,18 @@ class _Interface:
         self._life = life
         stored = dtype.str if dtype.kind != "V" else f"<u{dtype.itemsize}"  # bfloat16 has no name in the protocol
         self.__array_interface__ = {"version": 3, "shape": shape, "typestr": stored, "data": (address, False)}
+
+
+def see(array: np.ndarray[Any, Any]) -> None:
+    """Note that the block an array lies in is read and written as elements of the array's dtype, too."""
+    base: Any = array
+    while not isinstance(base, _Interface):
+        base = getattr(base, "base", None)  # NumPy's as_strided puts an object between
+        if base is None:
+            return
+    block, dtype = base._life._block, array.dtype
+    if dtype != block.dtype and dtype not in block.seen:
+        block.seen = (*block.seen, dtype)
 
 
 class DeviceMemory:
@@ -114,7 +128,7 @@ class Pool:
         device = self.device
         block.life += 1
         self.given += 1
-        block.alive, block.dtype = True, dtype
+        block.alive, block.dtype, block.seen = True, dtype, ()
         device.allocated += size
         device.peak = max(device.peak, device.allocated)
         return Life(block)
