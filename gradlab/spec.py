@@ -92,6 +92,11 @@ def same_bool(x: Spec, **_: Any) -> Spec:
     return Spec(x.shape, np.dtype(bool))
 
 
+def order_of_ends(size: int) -> str:
+    """What is said of ends that make no groups in a dimension of that size."""
+    return f"grouped_mm: the ends of the groups (offs) do not grow from 0 to at most {size}"
+
+
 def product(a: Spec, b: Spec) -> Spec:
     """Rule of the matrix product (`numpy.matmul`), for inputs of one dtype and at least two dimensions."""
     if a.shape[-1] != b.shape[-2]:

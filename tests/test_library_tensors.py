@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 
 import gradlab as gl
@@ -96,3 +97,86 @@ def test_kernels_of_a_device():
 def test_errors(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def numpy_sorted(name: str, fake=lambda x, times: x.new_empty(times, *x.shape)):
+    """The rows sorted by NumPy, `times` times."""
+
+    @custom_op(name, mutates_args=())
+    def operation(x: gl.Tensor, times: int) -> gl.Tensor:
+        return gl.tensor(np.stack([np.sort(x.numpy(force=True))] * times), device=x.device)
+
+    def back(ctx, g):
+        (order,) = ctx.saved_tensors
+        return gl.zeros_like(g[0]).scatter(-1, order, g.sum(0)), None
+
+    if fake is not None:
+        register_fake(operation, fake)
+    register_autograd(operation, back, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0].argsort()))
+    return operation
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_a_trace_calls_what_it_cannot_look_into(where, request):
+    if where == "cuda":
+        request.getfixturevalue("cuda")
+    operation = numpy_sorted(f"of_tensors::sorted_{where}")
+    w = gl.tensor([[1.0, 2.0, 3.0]], device=where, requires_grad=True)
+
+    def step(x):
+        loss = (operation(x * w, 2) * gl.arange(3.0, device=where)).sum()
+        return loss, *gl.autograd.grad(loss, w)
+
+    compiled = gl.compile(step)
+    for seed in range(4):
+        x = gl.tensor(np.random.default_rng(seed).normal(size=(4, 3)), dtype=gl.float32, device=where)
+        for got, want in zip(compiled(x), step(x), strict=True):
+            assert got.shape == want.shape and gl.allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_a_trace_calls_what_writes(where, request):
+    if where == "cuda":
+        request.getfixturevalue("cuda")
+
+    @custom_op(f"of_tensors::sine_{where}", mutates_args={"out"})
+    def sine(x: gl.Tensor, out: gl.Tensor) -> None:
+        out.copy_(gl.tensor(np.sin(x.numpy(force=True))))
+
+    def step(x, buffer):
+        sine(x, buffer[0])
+        y = buffer * 2
+        sine(y, buffer)
+        return y, buffer.sum()
+
+    compiled = gl.compile(step)
+    for seed in range(3):
+        x = gl.tensor(np.random.default_rng(seed).normal(size=3), dtype=gl.float32, device=where)
+        mine, theirs = gl.ones(2, 3, device=where), gl.ones(2, 3, device=where)
+        for got, want in zip((*compiled(x, mine), mine), (*step(x, theirs), theirs), strict=True):
+            assert gl.allclose(got, want)
+
+
+def test_the_fake_form_answers_for_the_meta_device():
+    operation = numpy_sorted("of_tensors::sorted_meta")
+    found = operation(gl.empty(4, 3, device="meta"), 5)
+    assert found.shape == (5, 4, 3) and found.is_meta
+
+
+def test_what_a_call_in_a_trace_refuses(tmp_path):
+    wrong = numpy_sorted("of_tensors::sorted_wrong", lambda x, times: x.new_empty(x.shape))
+    compiled = gl.compile(lambda x: wrong(x + 1, 2))  # the first call runs as it is
+    with pytest.raises(ValueError, match=r"sorted_wrong: it returned float32\[2, 3\], but register_fake's function float32\[3\]"):
+        _ = [compiled(gl.ones(3)) for _ in range(2)]
+    unknown = numpy_sorted("of_tensors::sorted_unknown", None)
+    compiled = gl.compile(lambda x: unknown(x + 1, 2))
+    with pytest.raises(gl.graph.TraceError, match="read while tracing"):
+        _ = [compiled(gl.ones(3)) for _ in range(2)]
+    operation = numpy_sorted("of_tensors::sorted_saved")
+    program = gl.jit.trace(lambda x: operation(x, 2), gl.ones(3))
+    assert program(gl.tensor([3.0, 1.0, 2.0])).tolist() == [[1, 2, 3]] * 2
+    saved = tmp_path / "program"
+    for save in (program.save, lambda path: gl.onnx.export(program, (gl.ones(3),), path), lambda path: gl.deploy.build(program, path)):
+        with pytest.raises((TypeError, gl.onnx.UnsupportedError, gl.deploy.Refused), match="of_tensors__sorted_saved: "):
+            save(saved)
+    assert not list(tmp_path.iterdir())

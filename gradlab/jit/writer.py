@@ -123,6 +123,8 @@ def _call(call: Call) -> list[Any]:
         inputs = [f"%{x.id}" if isinstance(x, Value) else encoded(x) for x in call.inputs]
         if call.op.name in KINDS and "flow" in call.params:
             params = _flow(call.params["flow"])
+        elif "flow" in call.params:
+            raise TypeError("it runs Python code, which a program file does not hold; leave it out of the trace")
         else:
             params = {k: encoded(v) for k, v in call.params.items()}
         return [call.op.name, inputs, params, [_value(v) for v in call.outputs]]

@@ -40,8 +40,9 @@ def register_autograd(
 
 
 def register_fake(op: Any, fn: Callable[..., Any] | None = None, /, *, lib: Any = None, allow_override: bool = True) -> Any:
-    """Taken and not needed: shapes in a trace are those of what the operation's function calls. Without fn: a decorator. KeyError for a
-    name that no operation has."""
+    """Say what an operation (or its name) returns for tensors without values: new tensors of the right shapes and dtypes. That is its
+    result on the meta device; and where a trace cannot look into the operation, which reads values, it has one call of it, which runs the
+    function each time. Without fn: a decorator. KeyError for a name that no operation has."""
     register = _operation("register_fake", op).register_fake
     return register if fn is None else register(fn)
 

@@ -1,7 +1,8 @@
 """`custom_op(name, function, mutates_args=…)`: an operation written with tensor functions, as PyTorch's programs make them.
 
-It runs without recording, as an `autograd.Function` does, and in a trace its own operations are traced. What `register_autograd` gives is
-its gradient.
+It runs without recording, as an `autograd.Function` does. In a trace its own operations are traced; where that is not possible, as they
+read values, and `register_fake` says how large the results are, the trace has one call of it, which runs the function each time. An
+operation that writes to its arguments and returns nothing is always such a call. What `register_autograd` gives is its gradient.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradlab.autograd.function import Function
-from gradlab.autograd.mode import no_grad
+from gradlab.autograd.mode import current, no_grad
+from gradlab.backends.cuda.launch import BY_ROW
+from gradlab.backends.cuda.launch.control_flow import PYTHON
+from gradlab.graph.control.opaque_call import opaque_call, row_name
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.tensor import Tensor
 
 
@@ -28,6 +33,8 @@ class TensorOp:
         self._signature = inspect.signature(function)
         self._function = function
         self._kernels: dict[str, Callable[..., Any]] = {}
+        self._fake: Callable[..., Any] | None = None
+        BY_ROW[row_name(name)] = PYTHON
         self._changed = () if changed == "unknown" else (changed,) if isinstance(changed, str) else tuple(changed)
         if unknown := [each for each in self._changed if each not in self._signature.parameters]:
             raise ValueError(f"custom_op {name}: mutates_args names {', '.join(unknown)}; the function takes {self._signature}")
@@ -42,7 +49,7 @@ class TensorOp:
 
         def forward(ctx: Any, *values: Any) -> Any:
             args, named = split(values)
-            output = self._run(values)(*args, **named)
+            output = self._result(args, named)
             if setup is not None:
                 setup(ctx, args, **({"keyword_only_inputs": named} if named else {}), output=output)
             return output
@@ -56,9 +63,22 @@ class TensorOp:
         made = {"forward": staticmethod(forward), "backward": staticmethod(gradient)}
         return type("".join(part.capitalize() for part in self.__name__.split("_")), (Function,), made)
 
-    def _run(self, values: tuple[Any, ...]) -> Callable[..., Any]:
-        device = next((x.device.type for x in values if isinstance(x, Tensor)), "")
-        return self._kernels.get(device, self._function)
+    def _result(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        device = next((x.device.type for x in (*args, *named.values()) if isinstance(x, Tensor)), "")
+        run = self._kernels.get(device, self._function)
+        if device == "meta" and self._fake is not None:
+            return self._fake(*args, **named)
+        if current().tracer is None:
+            return run(*args, **named)
+        if self._changed and (self._fake is not None or self._signature.return_annotation in (None, "None")):
+            given = self._signature.bind(*args, **named).arguments
+            return opaque_call(self.name, run, self._fake, args, named, [given[name] for name in self._changed if name in given])
+        try:
+            return run(*args, **named)
+        except TraceError:
+            if self._fake is None or self._changed:
+                raise
+            return opaque_call(self.name, run, self._fake, args, named, ())
 
     @property
     def default(self) -> TensorOp:
@@ -71,7 +91,7 @@ class TensorOp:
         values = tuple(bound.arguments.values())
         if self._changed:
             with no_grad():
-                return self._run(values)(*bound.args, **bound.kwargs)
+                return self._result(bound.args, bound.kwargs)
         return self._recorded.apply(*values)
 
     def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None) -> None:
@@ -81,7 +101,8 @@ class TensorOp:
         self._recorded = self._as_function(backward, setup_context)
 
     def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """Taken and not needed: shapes in a trace are those of the operations that the function calls."""
+        """The same for tensors without values: on the meta device, and in a trace that the function itself cannot be part of."""
+        self._fake = fn
         return fn
 
     def register_kernel(self, device_types: str | Iterable[str], fn: Callable[..., Any] | None = None, /) -> Any:

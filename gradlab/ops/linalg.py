@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.dtype import FLOATING, wide
 from gradlab.kernel import Gemm, Kernel
 from gradlab.op import Op
-from gradlab.spec import ShapeError, Spec, product
+from gradlab.spec import ShapeError, Spec, order_of_ends, product
 
 
 def wide_product(a: Spec, b: Spec) -> Spec:
@@ -39,11 +39,6 @@ def grouped_product(a: Spec, b: Spec, ends: Spec) -> Spec:
             raise ShapeError(f"{x.shape[0]} matrices (shape {x.shape}) for {ends.shape[0]} groups")
     rows, columns = a.shape[-2], b.shape[-1]
     return Spec((rows, columns) if len(a.shape) != len(b.shape) else (ends.shape[0], rows, columns), a.dtype)
-
-
-def order_of_ends(size: int) -> str:
-    """What is said of groups that are none."""
-    return f"grouped_mm: the ends of the groups (offs) do not grow from 0 to at most {size}"
 
 
 def groups(ends: Any, size: int) -> Iterator[slice]:

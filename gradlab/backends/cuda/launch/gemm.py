@@ -13,8 +13,7 @@ from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import broadcast_strides, element_strides
 from gradlab.dtype import FLOAT64, FLOATING
-from gradlab.ops.linalg import order_of_ends
-from gradlab.spec import Spec, count
+from gradlab.spec import Spec, count, order_of_ends
 
 MAX_BATCH_RANK = 4
 
