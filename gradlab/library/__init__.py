@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from gradlab.library.custom import CustomOp, custom_op, get
-from gradlab.library.registering import register_autograd, register_fake, register_kernel
+from gradlab.library.registering import get_ctx, register_autograd, register_fake, register_kernel
 from gradlab.library.source import CudaSource, Launch
 from gradlab.spec import Spec
 
-__all__ = ["CudaSource", "CustomOp", "Launch", "Spec", "custom_op", "get", "register_autograd", "register_fake", "register_kernel"]
+__all__ = [
+    "CudaSource", "CustomOp", "Launch", "Spec", "custom_op", "get", "get_ctx", "register_autograd", "register_fake", "register_kernel",
+]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gradlab.graph.staging.symbol import sized_by_values
 from gradlab.library.custom import get
 from gradlab.library.tensor_op import TensorOp
 
@@ -45,6 +46,20 @@ def register_fake(op: Any, fn: Callable[..., Any] | None = None, /, *, lib: Any 
     function each time. Without fn: a decorator. KeyError for a name that no operation has."""
     register = _operation("register_fake", op).register_fake
     return register if fn is None else register(fn)
+
+
+class FakeContext:
+    """What a fake form may ask for."""
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """A size that depends on values: no program has one. Raises TraceError."""
+        raise sized_by_values()
+
+
+def get_ctx() -> FakeContext:
+    """What `register_fake`'s function asks for a size that depends on values. Such an operation is in no program: a trace ends in
+    TraceError, and `gl.compile(fullgraph=False)` runs the call eagerly."""
+    return FakeContext()
 
 
 def register_kernel(op: Any, device_types: str | Iterable[str], func: Callable[..., Any] | None = None, /, *, lib: Any = None) -> Any:

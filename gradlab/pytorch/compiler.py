@@ -1,7 +1,7 @@
 """`torch.compiler` and `torch._dynamo`: what PyTorch's programs say to their compiler, as far as it means something to gradlab's.
 
-A compiled function is always the whole function here (`gl.compile`): nothing in it runs outside of its program, so marks that say where
-PyTorch's compiler is to stop, what it need not look into, or which sizes vary, change nothing. They give back what they were given.
+A compiled function is always the whole function here (`gl.compile`), or runs eagerly as a whole: marks that say where PyTorch's compiler
+is to stop, what it need not look into, or which sizes vary, change nothing. They give back what they were given.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any
 from gradlab import cuda
 from gradlab.device import let_cuda_mean_cpu, set_default_device
 from gradlab.distributed.rendezvous import announce
+from gradlab.graph.calls.decorator import let_refused_run_eagerly
 from gradlab.jit.scripting.function import let_refused_stay_python
 from gradlab.pytorch.duck_classes import notice
 from gradlab.pytorch.extensions import Without
@@ -53,6 +54,7 @@ def install(settings: Settings | None = None) -> None:
         notice()
         set_default_pickle(True)
         let_refused_stay_python(True)
+        let_refused_run_eagerly(True)
         write_as_pytorch()
         announce()
     if settings is not None and settings.device is not None:

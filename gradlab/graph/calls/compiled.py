@@ -28,9 +28,10 @@ from gradlab.graph.guards.machine_guards import Found, Lacks
 from gradlab.graph.guards.rebinding import Held, Holding
 from gradlab.graph.ir.graph import Value
 from gradlab.graph.ir.memory_plan import Shared, give_back
-from gradlab.graph.staging.memory_sharing import Eager
+from gradlab.graph.staging.memory_sharing import Eager, Refused
 from gradlab.graph.staging.signatures import Signatures, name_of
 from gradlab.graph.staging.stage import Backward, Changed, Staged, stage
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.graph.staging.tree import flatten
 from gradlab.nn.module import Module
 
@@ -45,10 +46,11 @@ class Compiled:
     eager_first = True  # whether the first call of a kind runs eagerly: it makes the lazy state
 
     def __init__(
-        self, function: Callable[..., Any], check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None
-    ) -> None:
-        self.function, self.check, self.passes = function, check, passes
-        self._options = (check, explain, passes)
+        self, function: Callable[..., Any], check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None,
+        fullgraph: bool = True,
+    ) -> None:  # fmt: skip
+        self.function, self.check, self.passes, self.fullgraph = function, check, passes, fullgraph
+        self._options = (check, explain, passes, fullgraph)
         self._tell = print if explain else _log.info
         self.programs: list[Program] = []
         self._signatures = Signatures()
@@ -121,8 +123,14 @@ class Compiled:
             # it takes a GradScaler to find a scale at which the optimizer steps for the first time. So are the entries of caches.
             self._leaks += 1
             if self._leaks > (99 if all(w.startswith("the state of ") for w in leak.what) else 3 if leak.filled else 0):
-                raise
+                if self.fullgraph:
+                    raise
+                return self._eagerly(Refused(leak), args, kwargs)
             return self.function(*args, **kwargs)
+        except TraceError as error:
+            if self.fullgraph:
+                raise
+            return self._eagerly(Refused(error), args, kwargs)
         self._leaks = 0
         given = function.given(args) if isinstance(function, Holding) else args
         program = Program(function, self.passes, staged, given, kwargs, mode, self._shared)
@@ -135,7 +143,7 @@ class Compiled:
         return result
 
     def _eagerly(self, sharing: Eager, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a call whose tensors share memory that is written, and remember that those like it do."""
+        """Run a call that no program stands for, and remember that those like it are run so."""
         if not self._sharing:
             advice = f"such calls run eagerly; {sharing.advice}, or leave {_title(self.function)} uncompiled"
             warnings.warn(f"compile: {sharing}; {advice}", stacklevel=4)

@@ -17,25 +17,27 @@ from gradlab.named_errors import describe
 from gradlab.nn.module import Module
 
 F = TypeVar("F", bound=Callable[..., Any])
+_eager_default = False  # whether what cannot be traced runs eagerly, unless fullgraph= says so
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # of torch.compile
 
 
 @overload
 def compile(
-    function: F, *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ..., fullgraph: bool = ...,
+    function: F, *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ..., fullgraph: bool | None = ...,
     dynamic: bool | None = ..., backend: Any = ..., mode: str | None = ..., options: Mapping[str, Any] | None = ..., disable: bool = ...,
 ) -> F: ...  # fmt: skip
 
 
 @overload
 def compile(
-    function: None = ..., *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ..., fullgraph: bool = ...,
+    function: None = ..., *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ..., fullgraph: bool | None = ...,
     dynamic: bool | None = ..., backend: Any = ..., mode: str | None = ..., options: Mapping[str, Any] | None = ..., disable: bool = ...,
 ) -> Callable[[F], F]: ...  # fmt: skip
 
 
 def compile(
-    function: Any = None, *, check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None, fullgraph: bool = True,
+    function: Any = None, *, check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None,
+    fullgraph: bool | None = None,
     dynamic: bool | None = None, backend: Any = None, mode: str | None = None, options: Mapping[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:  # fmt: skip
@@ -51,8 +53,10 @@ def compile(
     explain: print why the function is traced again (otherwise it goes to the log `gradlab.compile`).
     passes: switches some of the passes over the graph off, by name: {"assemble": False}; see `gradlab.graph.passes`.
     disable: return the function as it is, as GRADLAB_COMPILE=0 in the environment does for all.
-    fullgraph, dynamic, backend, mode, options: taken for PyTorch's scripts. A program is always the whole function and always as fast as it
-    can be made, and has one program for each shape: dynamic=True raises NotImplementedError, and so does a backend that is a function.
+    fullgraph: a program is always the whole function. False: where it cannot be traced its calls run eagerly, with a warning that names
+    the line. By default True, and False in PyTorch's programs (`gradlab.as_torch`), as there.
+    dynamic, backend, mode, options: taken for PyTorch's scripts. A program is always as fast as it can be made, and there is one for each
+    shape: dynamic=True raises NotImplementedError (but in PyTorch's programs), and so does a backend that is a function.
     Raises TraceError in the call that traces, naming the line, where the function reads a value (`item()`, `if` on a tensor, print).
 
     >>> double = gl.compile(lambda x: x * 2, mode="reduce-overhead")
@@ -65,14 +69,15 @@ def compile(
             raise TypeError(f"compile: {name} is True or False, not {describe(flag)}")
     if not isinstance(mode, (str, NoneType)) or mode not in MODES:
         raise ValueError(f"compile: mode is one of {', '.join(map(repr, MODES))}, not {mode!r}; all of them mean the same here")
-    if dynamic:
+    whole = not _eager_default if fullgraph is None else bool(fullgraph)
+    if dynamic and not _eager_default:
         raise NotImplementedError(
             "compile: dynamic=True, one program for all shapes, is not there; each shape has a program of its own. Pad to a few shapes, "
             "use gl.scan over a dimension that varies, or a gl.Session, which knows unknown sizes"
         )
     if callable(backend):
         raise NotImplementedError("compile: a backend of one's own is not there; a pass over the graph or a custom operation may do")
-    again = functools.partial(compile, check=check, explain=explain, passes=passes, disable=disable)
+    again = functools.partial(compile, check=check, explain=explain, passes=passes, fullgraph=whole, disable=disable)
     if function is None:
         return again
     if isinstance(function, (staticmethod, classmethod)):  # the decorators in another order
@@ -81,8 +86,14 @@ def compile(
     if disable or os.environ.get("GRADLAB_COMPILE") == "0":
         return function
     if isinstance(function, Module):
-        return CompiledModule(function, check, explain, passes)
-    return Compiled(function, check, explain, passes)
+        return CompiledModule(function, check, explain, passes, whole)
+    return Compiled(function, check, explain, passes, whole)
+
+
+def let_refused_run_eagerly(default: bool) -> None:
+    """Whether `fullgraph` is False by default, for PyTorch's programs."""
+    global _eager_default
+    _eager_default = default
 
 
 class CompiledModule(Module):
@@ -91,10 +102,12 @@ class CompiledModule(Module):
 
     _orig_mod: Module
 
-    def __init__(self, module: Module, check: bool, explain: bool, passes: Mapping[str, bool] | None) -> None:
+    def __init__(
+        self, module: Module, check: bool, explain: bool, passes: Mapping[str, bool] | None, fullgraph: bool = True
+    ) -> None:
         super().__init__()
         self._orig_mod = module
-        self.__dict__["_compiled"] = Compiled(functools.partial(operator.call, module), check, explain, passes)
+        self.__dict__["_compiled"] = Compiled(functools.partial(operator.call, module), check, explain, passes, fullgraph)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Hooks of all modules are hooks of the wrapped one, and not of this one as well."""

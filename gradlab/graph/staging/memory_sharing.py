@@ -103,6 +103,15 @@ class Subclassed(Eager):
         return self.argument < len(given) and type(given[self.argument]) is self.kind
 
 
+class Refused(Eager):
+    """The trace was refused, and the user did not ask for a program of the whole function (fullgraph=False)."""
+
+    advice = "fullgraph=True makes an error of it"
+
+    def __init__(self, error: TraceError) -> None:
+        super().__init__(str(error).removeprefix("compile: "))
+
+
 class SharedMemory(Eager):
     """Of two arrays that share memory one is written and the other used: what the function does depends on the order."""
 

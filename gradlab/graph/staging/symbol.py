@@ -89,6 +89,14 @@ def foreign(tensor: Any) -> TraceError:
     )
 
 
+def sized_by_values() -> TraceError:
+    """The error for a custom operation whose result has a size that only its values tell."""
+    return TraceError(
+        f"the size of a custom operation's result depends on values (new_dynamic_size), so it cannot be traced; give it a fixed size, or "
+        f"leave this part out of the trace{_where()}"
+    )
+
+
 def _where() -> str:
     place = call_site.locate(*call_site.caller(), None)
     return f"\n  at: {place}" if place is not None else ""
