@@ -129,6 +129,11 @@ def whole(value: Any) -> int:
     return number
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value stands for one number, not for several: a Python or NumPy integer, or an array or a tensor without dimensions."""
+    return isinstance(value, (int, np.integer)) or getattr(value, "ndim", None) == 0
+
+
 def none(dims: Any) -> bool:
     """Whether `dims` names dimensions, but none of them."""
     return isinstance(dims, (tuple, list)) and not dims

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gradlab.dtype import DType
 from gradlab.spec import cached_sizes, count
 
@@ -239,3 +241,29 @@ def ordered(array: Any, order: tuple[int, ...], rank: int) -> Any:
 def steps_unit(shape: Sequence[int], strides: Strides) -> int:
     """The unit that an operand's strides count in, if it lies row by row: the step of its last dimension of more than one element."""
     return next((step for n, step in zip(reversed(shape), reversed(strides), strict=True) if n != 1), 1)
+
+
+def repeated(array: Any) -> tuple[int, ...]:
+    """The dimensions along which the elements of an array are one memory location."""
+    if 0 in array.shape:
+        return ()
+    return tuple(d for d, (step, size) in enumerate(zip(getattr(array, "strides", ()), array.shape)) if step == 0 and size > 1)
+
+
+def is_writable(array: Any) -> bool:
+    """Whether an array, which is none of a trace, can be written: its memory can, and no two of its elements lie in one place.
+
+    What was expanded is read-only for NumPy, and so are its parts. A part without such elements may be written as far as its memory may,
+    and is marked so here.
+    """
+    if not isinstance(array, np.ndarray):
+        return not repeated(array)
+    if array.flags.writeable:
+        return True
+    if array.flags.owndata or array.base is None or repeated(array):
+        return False
+    try:
+        array.flags.writeable = True
+    except ValueError:
+        return False
+    return True

@@ -49,6 +49,7 @@ class Meta:
     inference = False
     retains = False
     turned = 0  # when this tensor, a leaf, last got another shape in the same memory (t_, squeeze_, ...), if views of it may be about
+    before: Any = None  # of a tensor that got other memory: by the version that its views of then have, what it was
     hidden = False  # the base is this tensor's own value from before such a change, and not for others to see
 
 

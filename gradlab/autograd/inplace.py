@@ -7,8 +7,9 @@ edge anew when next used. In a trace, where there is no memory, the same steps m
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from sys import _getframe as getframe, getrefcount
 from types import FrameType
 from typing import Any
@@ -23,7 +24,9 @@ from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import next_sequence
 from gradlab.batched import Batched
 from gradlab.call_site import inside
+from gradlab.dtype import INT64
 from gradlab.op import Op
+from gradlab.strides import is_writable
 
 
 def mark_view(view: Differentiable, source: Differentiable, op: Op, params: dict[str, Any], mode: Mode) -> None:
@@ -65,17 +68,39 @@ def mark_detached(twin: Differentiable, source: Differentiable, mode: Mode) -> N
 
 
 def base_of(meta: Meta) -> Any:
-    """The base of a view. A base that got another shape since (see `turn`) has become a view itself, of what it was."""
+    """The base of a view. A base that got another shape since (see `turn`) has become a view itself, of what it was; one that got other
+    memory (see `leave_memory`) has left what it was."""
     base = meta.base
-    if base is not None and base._meta is not None and base._meta.base is not None:
-        base = meta.base = base._meta.base
+    known = None if base is None else base._meta
+    if known is not None:
+        if known.base is not None:
+            base = meta.base = known.base
+        elif known.before is not None and known.version is not meta.version and (was := known.before.get(meta.version)) is not None:
+            base = meta.base = was
+            meta_of(was).version = meta.version
     return base
 
 
-def moved(tensor: Differentiable) -> None:
-    """A tensor was given other memory. It is no view any more, what had the old memory does not see its writes, and a graph that kept it
-    cannot use it: for that graph it was written."""
+def leave_memory(tensor: Differentiable) -> Any:
+    """A tensor will be given other memory: note for its views what it is until then. Returns all such notes, for its Meta."""
     meta = meta_of(tensor)
+    if meta.version is not None and (meta.base is None or meta.hidden):
+        if meta.before is None:
+            meta.before = weakref.WeakKeyDictionary()
+        if meta.hidden:
+            was = meta.base
+        else:
+            was = alias(tensor)
+            was._meta = None  # until a view asks: a version that nobody has any more ends the note
+        meta.before[meta.version] = was
+    return meta.before
+
+
+def moved(tensor: Differentiable, array: Any) -> None:
+    """Give a tensor other memory, that of `array`. It is no view any more, what had the old memory does not see its writes, and a graph
+    that kept it cannot use it: for that graph it was written."""
+    leave_memory(tensor)
+    tensor._array, meta = array, meta_of(tensor)
     count = 0 if meta.version is None else meta.version.count
     meta.base, meta.chain, meta.quiet, meta.shut, meta.hidden = None, (), False, False, False
     meta.version = Version()
@@ -87,7 +112,10 @@ def derive(view: Differentiable) -> None:
     """The base was written since: take the view of it again."""
     meta = view._meta
     assert meta is not None and meta.version is not None
-    found = base_of(meta)
+    base, found = meta.base, base_of(meta)
+    if found._edge is LEAF and found is not base and not meta.quiet and base._edge is LEAF:  # its graph is that leaf's, in other memory now
+        meta.base, meta.seen = base, meta.version.written
+        return
     if found._meta is not None and found._meta.turned > meta.seen:
         raise RuntimeError(
             f"a view of shape {view._array.shape} was used after the leaf that it is a view of got another shape (t_, squeeze_, ...); take "
@@ -142,18 +170,10 @@ def _count_of_a_local() -> int:
 _HELD_HERE = _count_of_a_local()  # of an object that only a caller's variable holds; how Python counts depends on its version
 
 
-def _lies_in_one_place(array: Any) -> bool:
-    """Whether several elements of an array on a GPU, which has no mark for that, are one memory location."""
-    return 0 not in array.shape and any(step == 0 and size > 1 for step, size in zip(getattr(array, "strides", ()), array.shape))
-
-
-def check(name: str, target: Differentiable, mode: Mode) -> None:
-    """Refuse an in-place operation that PyTorch refuses, and one whose gradient would be wrong."""
+def check(name: str, target: Differentiable, mode: Mode, memory: bool = True) -> None:
+    """Refuse an in-place operation that PyTorch refuses, and one whose gradient would be wrong. memory: whether it is written to."""
     meta, array = target._meta, target._array
-    if isinstance(array, np.ndarray):
-        if not array.flags.writeable:
-            raise errors.not_writable(name, array.shape)
-    elif mode.tracer is None and _lies_in_one_place(array):
+    if memory and (mode.tracer is None or isinstance(array, np.ndarray)) and not is_writable(array):
         raise errors.not_writable(name, array.shape)
     if mode.tracer is not None:
         mode.tracer.note((target,))
@@ -283,7 +303,10 @@ def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
     for op, params in meta.chain[:-1]:
         assert op.call is not None
         sources.append(op.call(sources[-1], **params))
-    for (op, params), source in zip(reversed(meta.chain), reversed(sources)):
+    first = next((i for i, (link, source) in enumerate(zip(meta.chain, sources)) if _repeats(*link, source)), len(sources))
+    if first < len(sources):
+        value = _put_back(sources[first], value, meta.chain[first:])
+    for (op, params), source in zip(reversed(meta.chain[:first]), reversed(sources[:first])):
         assert op.inverse is not None
         value = op.inverse(source, value, **params)
     if type(value._array) is Batched:
@@ -295,13 +318,28 @@ def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
         base._edge = value._edge
 
 
+def _repeats(op: Op, params: dict[str, Any], source: Any) -> bool:
+    return op.name == "expand" and math.prod(params["shape"]) > math.prod(source._array.shape)
+
+
+def _put_back(source: Any, value: Any, chain: Sequence[tuple[Op, dict[str, Any]]]) -> Any:
+    """What `source` is after `value` was written to a part of what it was expanded to: which of the copies of an element were written is
+    known of the whole chain only, so the elements' numbers go through it."""
+    places = source.new_ones(source.shape, dtype=INT64).reshape(-1).cumsum(0).sub(1).reshape(source.shape)
+    for op, params in chain:
+        places = op.call(places, **params)  # type: ignore[misc]
+    if math.prod(places.shape) > math.prod(source.shape) or math.prod(places.shape) != math.prod(value.shape):
+        raise errors.not_writable("writing in place", value.shape)
+    return source.reshape(-1).scatter(0, places.reshape(-1), value.reshape(-1)).reshape(source.shape)
+
+
 def turn(name: str, target: Differentiable, op: Op, params: dict[str, Any]) -> Any:
     """Make `target` what a view row makes of it, in the same memory: `t_`, `squeeze_` and their like.
 
     Views of it stay what they were. If there may be any, the target becomes a view of what it was, so writes go on reaching all of them.
     """
     mode = current()
-    check(name, target, mode)
+    check(name, target, mode, memory=False)
     array, edge, meta = target._array, target._edge, meta_of(target)
     if mode.tracer is not None and type(array) is not Batched and mode.tracer.outside(target):
         raise RuntimeError(f"{name}: a tensor from outside a trace cannot get another shape inside it; use the out-of-place form")

@@ -45,7 +45,10 @@ def strided_view(x: Any, *, shape: Sizes, steps: Sizes, first: int) -> Any:
         first = 0
     elif not line.size:  # NumPy takes a buffer without bytes for one of any size
         raise ShapeError(f"shape {shape} in steps {steps} reaches beside a tensor without elements")
-    return np.ndarray(shape, x.dtype, line.view(np.uint8), first * size, [s * size for s in steps])
+    found: Any = np.ndarray(shape, x.dtype, line.view(np.uint8), first * size, [s * size for s in steps])
+    if 0 in steps and 0 not in shape and any(n > 1 and not s for n, s in zip(shape, steps, strict=True)):
+        found.flags.writeable = False  # as what `expand` repeats
+    return found
 
 
 def _strided_library(cupy: Any, inputs: Any, params: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.named_errors import named_functions
-from gradlab.spec import count, normalize_dim, whole
+from gradlab.spec import count, is_number, normalize_dim, whole
 from gradlab.tensor.common_arguments import either, few_enough, into, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.layout import common_dtype
@@ -183,7 +183,7 @@ def tensor_split(
         if indices_or_sections._array.dtype != np.int64 or len(indices_or_sections._array.shape) > 1:
             raise RuntimeError(f"tensor_split: an int64 number or vector, not {indices_or_sections._array.dtype} of other shape")
         indices_or_sections = indices_or_sections.tolist()  # type: ignore[attr-defined]
-    if isinstance(indices_or_sections, (int, np.integer)):
+    if is_number(indices_or_sections):
         parts = whole(indices_or_sections)
         if parts < 1:
             raise RuntimeError(f"tensor_split: at least one part, got {parts}")
@@ -211,7 +211,7 @@ def _equal_split(name: str, input: Tensor, given: tuple[Any, ...], words: tuple[
     shape = input._array.shape
     if len(shape) < rank:
         raise RuntimeError(f"{name}: at least {rank} dimensions, not shape {shape}")
-    if isinstance(indices_or_sections, (int, np.integer)) and (indices_or_sections < 1 or shape[dim] % indices_or_sections):
+    if is_number(indices_or_sections) and (indices_or_sections < 1 or shape[dim] % indices_or_sections):
         raise RuntimeError(f"{name}: size {shape[dim]} of dimension {dim} does not divide into {indices_or_sections} equal parts")
     return tensor_split(input, indices_or_sections, dim)
 

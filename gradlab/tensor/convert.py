@@ -16,10 +16,11 @@ from gradlab.device import TYPES, Device
 from gradlab.dtype import BOOL, COMPLEX, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.named_errors import explain, flag
 from gradlab.op import Op
+from gradlab.spec import is_number
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
 from gradlab.tensor.common_arguments import only_tensors, plain, sized
 from gradlab.tensor.from_data import filled, imaginary_lost, values_in
-from gradlab.tensor.in_place_methods import assign, ordinary, put
+from gradlab.tensor.in_place_methods import assign, ordinary, put, unrepeated
 from gradlab.tensor.memory_formats import copied, laid_as
 from gradlab.tensor.values import values_of
 
@@ -263,6 +264,9 @@ class ConvertMethods(Differentiable):
         """
         if type(value) is float and ordinary(self):
             return put(self, value)
+        if (part := unrepeated(self)) is not None:
+            part.fill_(value)
+            return self
         inplace.check("fill_", self, current())
         if isinstance(value, Differentiable):
             return assign_cast("fill_", self, value.expand(self.shape))  # type: ignore[attr-defined]
@@ -357,7 +361,7 @@ int_, float_, bool_ = int, float, bool  # inside the class the names are methods
 
 
 def _size(size: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int_) else tuple(size)
+    return tuple(size[0]) if len(size) == 1 and not is_number(size[0]) else tuple(size)
 
 
 def assign_cast(name: str, target: Any, source: Any) -> Any:

@@ -9,7 +9,7 @@ from numpy import add as np_add, divide, multiply, subtract
 from gradlab.autograd.base import Differentiable
 from gradlab.named_errors import explain
 from gradlab.tensor.elementwise import add, div, exp, mul, neg, pow, relu, sigmoid, sqrt, sub, tanh
-from gradlab.tensor.in_place_methods import direct, ordinary, update
+from gradlab.tensor.in_place_methods import direct, ordinary, unrepeated, update
 from gradlab.tensor.math_pairs import addcdiv, addcmul
 from gradlab.tensor.where import clamp, masked_fill
 
@@ -96,6 +96,9 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.ones(2).masked_fill_(gl.tensor([True, False]), 0)
         tensor([0., 1.])
         """
+        if (part := unrepeated(self)) is not None:
+            update("masked_fill_", part, masked_fill, mask.expand(self._array.shape).sum_to_size(part._array.shape).bool(), value)
+            return self
         return update("masked_fill_", self, masked_fill, mask, value)
 
     def exp_(self) -> Any:

@@ -12,9 +12,11 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import version_of
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.record import bind, refresh
+from gradlab.batched import Batched
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INEXACT, rank
 from gradlab.named_errors import explain
 from gradlab.quiet import quietly
+from gradlab.strides import repeated
 
 SMALL = 1 << 14  # elements; above it a row's kernel and its threads are faster than a ufunc
 _where = bind(ops.elementwise.where)
@@ -70,6 +72,17 @@ def ordinary(target: Any, other: Any = None) -> bool:
         if other._meta is not None:
             refresh(other)
     return bool(target._array.flags.writeable)
+
+
+def unrepeated(target: Any) -> Any:
+    """The part of an expanded tensor that has each of its memory locations once; None for any other. What writes one value may write it."""
+    array = target._array
+    if current().tracer is not None or type(array) is Batched or (type(array) is ndarray and array.flags.writeable):
+        return None
+    found = None
+    for dim in repeated(array):
+        found = (target if found is None else found).narrow(dim, 0, 1)
+    return found
 
 
 _ONE = 1  # asked for by identity: True is equal to it, and is no factor

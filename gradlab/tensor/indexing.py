@@ -23,7 +23,7 @@ from gradlab.ops.indexing import picked_shape, place
 from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, spec_of
 from gradlab.tensor.convert import moved
 from gradlab.tensor.from_data import operand
-from gradlab.tensor.in_place_methods import assign, ordinary, outside_graphs
+from gradlab.tensor.in_place_methods import assign, ordinary, outside_graphs, unrepeated
 from gradlab.tensor.index_parts import ALL, Parsed, as_index, basic, bounds, checked, joined, known, match_mask, parse, width
 
 if TYPE_CHECKING:
@@ -171,7 +171,13 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     try:
         if ordinary(input) and _written(input, index, value):
             return
-        inplace.check("__setitem__", input, current())
+        if unrepeated(input) is None:
+            inplace.check("__setitem__", input, current())
+        elif one(value):  # which goes to all of an expanded tensor's equal places
+            mask = input.new_zeros(input.shape, dtype=BOOL)
+            mask[index] = True
+            input.masked_fill_(mask, fitted("__setitem__", value, (), input))
+            return
         found = parse(index, input)
         advanced = found.advanced + found.numbers
         target: Any = input if advanced and plain(found.basic) else _slice(input, index=tuple(found.basic))

@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF, INEXACT, as_numpy, promote
 from gradlab.named_errors import named_functions
-from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
+from gradlab.spec import ShapeError, is_number, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import norms
 from gradlab.tensor.common_arguments import either, into
 from gradlab.tensor.rounding import once, rounds_once
@@ -39,7 +37,7 @@ def _floating(name: str, x: Tensor, dtype: Any) -> Tensor:
 
 
 def vector_norm(
-    input: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None =
+    input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None =
     None, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """(Σ |x|^ord)^(1/ord) over `dim` (default all): the largest or smallest |x| for ±inf, the number of nonzeros for 0.
@@ -52,7 +50,7 @@ def vector_norm(
     dim = dim if axis is None else either("linalg.vector_norm", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     input = _floating("vector_norm", input, dtype)
-    ord = ord.item() if isinstance(ord, np.generic) else ord
+    ord = ord.item() if getattr(ord, "ndim", None) == 0 else ord
     if isinstance(ord, (bool, str)) or not isinstance(ord, (int, float)):
         raise RuntimeError(f"vector_norm: ord is a number, not {ord!r}; matrix norms are matrix_norm's")
     shape = input._array.shape
@@ -83,7 +81,7 @@ def matrix_norm(
     shape = input._array.shape
     if len(shape) < 2:
         raise ShapeError(f"matrix_norm: a matrix or a batch of them, at least two dimensions, not shape {shape}")
-    if isinstance(dim, (int, np.integer)) or len(dim) != 2:
+    if is_number(dim) or len(dim) != 2:
         raise RuntimeError(f"matrix_norm: dim names two dimensions, not {dim}")
     rows, columns = (normalize_dim(d, len(shape)) for d in dim)
     if rows == columns:
@@ -134,10 +132,10 @@ def norm(
     if out is not None:
         return into("linalg.norm", out, norm(input, ord, dim, keepdim, dtype=dtype))
     rank = len(input._array.shape)
-    two = dim is not None and not isinstance(dim, (int, np.integer)) and len(dim) == 2
+    two = dim is not None and not is_number(dim) and len(dim) == 2
     if isinstance(ord, str) and dim is not None and not two:
         raise RuntimeError(f"norm: order {ord!r} is one of matrices and needs two dimensions, not dim={dim}")
-    if dim is not None and not isinstance(dim, (int, np.integer)) and len(dim) not in (1, 2):
+    if dim is not None and not is_number(dim) and len(dim) not in (1, 2):
         raise RuntimeError(f"norm: dim is one dimension or two, not {dim}")
     if ord is None:
         return vector_norm(input, 2, dim, keepdim, dtype=dtype)

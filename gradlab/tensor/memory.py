@@ -150,25 +150,37 @@ def as_strided_copy(input: Tensor, size: Any, stride: Any, storage_offset: Any =
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
     """A copy of `input` with what as_strided(size, stride, storage_offset) sees of it replaced by `src`.
 
-    The copy lies as `input` does, from the start of its memory on. RuntimeError for a `src` of another shape.
+    storage_offset counts from the start of the memory that `input` is a part of, as as_strided's; that of `input` unless given. The copy
+    lies as `input` does. RuntimeError for a `src` of another shape, and for what reaches beyond the last element of `input`.
 
     >>> gl.as_strided_scatter(gl.zeros(2, 2), gl.ones(2), (2,), (3,))
     tensor([[1., 0.],
             [0., 1.]])
     """
-    only_tensors("as_strided_scatter", input, src)
-    shape, steps = _geometry("as_strided_scatter", size, stride, storage_offset)
-    if src._array.shape != shape:
-        raise ShapeError(f"as_strided_scatter: src has shape {src._array.shape}, what it replaces has {shape}")
-    _depends()
-    order = dense_order(input._array.shape, input._array.strides, input._array.dtype.itemsize)
-    copy = input if order is None or input._array.flags.c_contiguous else permute(input, order)
-    first = storage_offset or 0
-    _rows.as_strided.infer(Spec(copy._array.shape, copy._array.dtype), shape=shape, steps=steps, first=first)
-    inverse = _rows.as_strided.inverse
-    assert inverse is not None
-    found = inverse(copy, src.to(input._array.dtype), shape=shape, steps=steps, first=first)
-    return found if copy is input else permute(found, ops.movement.inverted(order))  # type: ignore[arg-type]
+    try:
+        only_tensors("as_strided_scatter", input, src)
+        shape, steps = _geometry("as_strided_scatter", size, stride, storage_offset)
+        if src._array.shape != shape:
+            raise ShapeError(f"as_strided_scatter: src has shape {src._array.shape}, what it replaces has {shape}")
+        _depends()
+        array, write = input._array, _rows.as_strided.inverse
+        assert write is not None
+        refresh(input)
+        src, start = src.to(array.dtype), 0 if type(array) is Batched else offset(input)
+        first = start if storage_offset is None else storage_offset
+        order = dense_order(array.shape, array.strides, array.dtype.itemsize)
+        if order is not None and first >= start:
+            copy = input if array.flags.c_contiguous else permute(input, order)
+            _rows.as_strided.infer(Spec(copy._array.shape, array.dtype), shape=shape, steps=steps, first=first - start)
+            found = write(copy, src, shape=shape, steps=steps, first=first - start)
+            return found if copy is input else permute(found, ops.movement.inverted(order))
+        own = tuple(step // array.dtype.itemsize for step in array.strides)
+        length = start + _rows.reach(array.shape, own)
+        _rows.as_strided.infer(Spec((length,), array.dtype), shape=shape, steps=steps, first=first)
+        line = write(input.new_zeros((length,)), input, shape=array.shape, steps=own, first=start)
+        return _strided(write(line, src, shape=shape, steps=steps, first=first), shape=array.shape, steps=own, first=start)
+    except Exception as error:
+        explain(error, "as_strided_scatter", as_strided_scatter, (input, src, size, stride, storage_offset))
 
 
 named_functions(__name__)

@@ -141,7 +141,7 @@ def norm(
             return values if out is None else into("norm", out, values)
         if p is None or p == "fro":
             p = 2.0
-        p = p.item() if isinstance(p, np.generic) else p
+        p = p.item() if getattr(p, "ndim", None) == 0 else p
         if not isinstance(p, (int, float)):
             raise ValueError(f'norm: p is a number, "fro" or "nuc", not {p!r}; linalg.matrix_norm has the norms of matrices')
         dims = dims_of("norm", x, dim)

@@ -161,6 +161,14 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = No
     return solve_by_lu(LU_data, LU_pivots, input, out=out)
 
 
+def _shape_of_lu(data: Any) -> tuple[int, ...]:
+    """Its shape: nothing is computed with the numbers, so any type will do."""
+    if not isinstance(data, Differentiable) or len(data._array.shape) < 2:
+        return matrix("lu_unpack", data)
+    found: tuple[int, ...] = data._array.shape
+    return found
+
+
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None) -> Any:
     """P, L and U of A = P L U, given `linalg.lu_factor(A)`: (…, m, m), (…, m, k) and (…, k, n). What is not asked for is empty.
 
@@ -170,7 +178,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     """
     if out is not None:
         return into("lu_unpack", out, lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots))
-    m, n = matrix("lu_unpack", LU_data)[-2:]
+    m, n = _shape_of_lu(LU_data)[-2:]
     k, empty = min(m, n), LU_data.new_zeros((0,))
     if unpack_pivots and (not isinstance(LU_pivots, Differentiable) or str(LU_pivots._array.dtype) != "int32"):
         raise RuntimeError("lu_unpack: pivots are an int32 tensor, as linalg.lu_factor gives them")
@@ -178,7 +186,8 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
         raise ShapeError(f"lu_unpack: pivots of shape {(*LU_data._array.shape[:-2], k)} belong to {LU_data.shape}, not {LU_pivots.shape}")
     P = L = U = empty
     if unpack_data:
-        L, U = LU_data[..., :k].tril(-1) + unit(LU_data, m)[:, :k], LU_data[..., :k, :].triu()
+        diagonal = unit(LU_data, m)[:, :k].bool()
+        L, U = LU_data[..., :k].tril(-1).masked_fill(diagonal, 1), LU_data[..., :k, :].triu()
     if unpack_pivots:
         P = unit(LU_data, m)[row_order(LU_pivots, m)].mT.clone()
     return UnpackedLU(P, L, U)

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, widest
 from gradlab.dtype import BOOL, HALF
 from gradlab.named_errors import named_functions
-from gradlab.spec import ShapeError, count, normalize_dim
+from gradlab.spec import ShapeError, count, is_number, normalize_dim
 from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.linalg import matmul, mm
 from gradlab.tensor.rounding import once, rounds_once
@@ -123,8 +121,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None, *, axes: Any
         return found
     sa, sb = a._array.shape, b._array.shape
     if isinstance(dims, Differentiable):
-        dims = dims.tolist()  # type: ignore[attr-defined]
-    if isinstance(dims, (int, np.integer)):
+        dims = dims.item() if dims.numel() == 1 else dims.tolist()  # type: ignore[attr-defined]
+    if is_number(dims):
         if not 0 <= dims <= min(len(sa), len(sb)):
             raise RuntimeError(f"tensordot: {dims} dimensions of tensors of shapes {sa} and {sb}")
         dims = (range(len(sa) - dims, len(sa)), range(dims))

@@ -14,7 +14,7 @@ from gradlab.dtype import BOOL, FLOAT32, FLOAT64, HALF, INEXACT, INT64
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import normalize_dim
 from gradlab.tensor.common_arguments import into, required
-from gradlab.tensor.in_place_methods import update
+from gradlab.tensor.in_place_methods import unrepeated, update
 from gradlab.tensor.index_parts import known
 from gradlab.tensor.indexing import fitted, write_into
 from gradlab.tensor.rounding import once
@@ -117,6 +117,9 @@ def _fill(name: str, input: Any, dim: int, index: Any, value: Any, write: bool) 
         raise RuntimeError(f"{name}: value is a number or a 0-d tensor, not one of shape {value._array.shape}")
     shape = lifted(input)._array.shape
     dim = normalize_dim(dim, len(shape))
+    if write and unrepeated(input) is not None:
+        input[(slice(None),) * dim + (index,)] = value
+        return input
     part = (*shape[:dim], index._array.shape[0], *shape[dim + 1 :])
     dtype, plain = input._array.dtype, type(input._array) is np.ndarray and unrecorded(index) is not None
     if plain and (type(value) is float or type(value) is int) and (dtype is FLOAT32 or dtype is FLOAT64):

@@ -289,13 +289,13 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any =
         if small is not None:
             return small
         found = _listed("cat", tensors)
-        rank = max(ranks := [len(x._array.shape) for x in found])
-        if rank == 0:
+        shapes = [x._array.shape for x in found]
+        if not (most := max(shapes, key=len)):
             raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
-        if rank > 1 and 1 in ranks:
-            found = [x for x in found if x._array.shape != (0,)]
-        result = _cat(*found, dim=normalize_dim(dim, rank))
-        return result if out is None else into("cat", out, result, found)
+        dim = 0 if all(shape == (0,) for shape in shapes) else normalize_dim(dim, len(most))  # none of them counts: it may be any
+        if most != (0,) in shapes:
+            found = [x.reshape((*most[:dim], 0, *most[dim + 1 :])) if x._array.shape == (0,) else x for x in found]
+        return _cat(*found, dim=dim) if out is None else into("cat", out, _cat(*found, dim=dim), found)
     except Exception as error:
         explain(error, "cat", cat, (tensors, dim), {"axis": axis, "out": out})
 

@@ -153,20 +153,21 @@ class ShapeInPlaceMethods(Differentiable):
             raise NotImplementedError("set_: a dense tensor has no memory of a sparse one: give x.to_dense()")
         mode = current()
         refresh(self)
-        inplace.check("set_", self, mode)
+        inplace.check("set_", self, mode, memory=False)
         if mode.tracer is not None or mode.vmap is not None:
             raise RuntimeError("set_: memory cannot be exchanged inside vmap or a trace; use copy_")
         if self._edge is not None and mode.recording:
             raise RuntimeError("set_: a tensor that requires grad cannot get other memory while recording is on; use no_grad(), or .data")
         if source is None:
             backend = dispatch.backend_of(self._array)
-            self._array = backend.from_numpy(np.empty((0,), self._array.dtype), backend.device_of(self._array))
-            inplace.moved(self)
+            inplace.moved(self, backend.from_numpy(np.empty((0,), self._array.dtype), backend.device_of(self._array)))
             return self
         refresh(source)
         if source._array.dtype != self._array.dtype:
             raise RuntimeError(f"set_: a tensor of {self._array.dtype} cannot share the memory of one of {source._array.dtype}")
+        before = inplace.leave_memory(self)
         self._array = source._array
         inplace.mark_detached(self, source, mode)
+        self._meta.before = before  # type: ignore[union-attr]
         inplace.written(version_of(self))
         return self

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.named_errors import explain, named_functions
-from gradlab.spec import normalize_dim, whole
+from gradlab.spec import is_number, normalize_dim, whole
 from gradlab.tensor.common_arguments import either, few_enough, required
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ def narrow(input: Tensor, dim: int | None = None, start: Any = None, length: Any
         explain(error, "narrow", narrow, (input, dim, start, length), {"axis": axis})
 
 
-def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts along `dim`: of one size (the last may be smaller), or of the given sizes, which must add up. Views.
 
     >>> gl.split(gl.arange(5), 2)
@@ -69,7 +67,7 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
         dim = dim if axis is None else either("split", dim, 0, axis)
         shape = tensor._array.shape
         dim = normalize_dim(dim, len(shape))
-        if isinstance(split_size_or_sections, (int, np.integer)):
+        if is_number(split_size_or_sections):
             size = whole(split_size_or_sections)
             if size < 0 or (size == 0 and shape[dim]):
                 raise RuntimeError(f"split: the size of a part must be positive, got {size}")

@@ -220,8 +220,7 @@ class Tensor(Families):
             tracer.write(self, value._array)
             return
         if value._array is not self._array or (self._meta is not None and self._meta.base is not None):
-            self._array = value._array
-            inplace.moved(self)
+            inplace.moved(self, value._array)
         if value.is_inference() is not self.is_inference():
             meta_of(self).inference = value.is_inference()
 

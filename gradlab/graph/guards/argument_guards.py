@@ -14,8 +14,8 @@ from gradlab.graph.guards.rebinding import Held
 from gradlab.graph.guards.sources import is_opaque
 from gradlab.graph.staging.memory_sharing import apart, overlap, owner
 from gradlab.graph.staging.stage import Staged
-from gradlab.graph.staging.symbol_strides import is_writable
 from gradlab.graph.staging.tree import fields_of, flatten
+from gradlab.strides import is_writable
 from gradlab.tensor.bits import offset_of
 
 

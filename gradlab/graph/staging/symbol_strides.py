@@ -58,13 +58,6 @@ class Layout:
         return self._found
 
 
-def is_writable(array: Any) -> bool:
-    """Whether an array from before the trace can be written: it is not read-only, and no two of its elements lie in one place."""
-    if type(array) is np.ndarray:
-        return bool(array.flags.writeable)
-    return 0 in array.shape or all(step or size == 1 for step, size in zip(array.strides, array.shape, strict=True))
-
-
 def outside(array: Any, shape: tuple[int, ...], asked: Callable[[], Any] | None = None) -> Layout:
     """The layout of an array from before the trace. shape: the array's, or one in which some sizes are not known."""
 

@@ -10,21 +10,20 @@ from typing import Any
 import numpy as np
 
 from gradlab import call_site, dispatch
-from gradlab.autograd import errors
+from gradlab.autograd import errors, inplace
 from gradlab.autograd.base import Version
-from gradlab.autograd.inplace import base_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.backends.cpu import number_spec
 from gradlab.device import CPU, Device
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.staging.symbol import Symbol, TraceError
-from gradlab.graph.staging.symbol_strides import Layout, distance, is_writable, made, outside, viewed
+from gradlab.graph.staging.symbol_strides import Layout, distance, made, outside, viewed
 from gradlab.layout import NOT_TRACED
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
 from gradlab.spec import Spec, spec_of
-from gradlab.strides import in_order
+from gradlab.strides import in_order, is_writable
 from gradlab.tensor.bits import offset_of
 
 
@@ -223,7 +222,7 @@ class Tracer:
         """Elements from the start of its memory to a tensor's first one. What is made in the trace begins where its memory does."""
         meta, base = tensor._meta, tensor
         if meta is not None and meta.base is not None:
-            base = base_of(meta)
+            base = inplace.base_of(meta)
         array = base._array
         key = self._home.get(array.id) if type(array) is Symbol else id(array)
         start = 0

@@ -8,9 +8,11 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.record import bind
+from gradlab.dtype import INT64
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import batched, expect_tensors
-from gradlab.spec import ShapeError, whole
+from gradlab.spec import ShapeError, is_number, whole
+from gradlab.tensor.shape import stack
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -29,7 +31,7 @@ def _output_size(name: str, output_size: Any, sizes: tuple[int, ...]) -> tuple[i
     """The output's sizes; None keeps the input's."""
     if output_size is None:  # within a tuple it keeps a size; by itself it is nothing
         raise TypeError(f"{name}: output_size is one int or {len(sizes)}, of which None keeps the input's, not None")
-    given = (output_size,) * len(sizes) if isinstance(output_size, (int, np.integer)) else tuple(output_size)
+    given = (output_size,) * len(sizes) if is_number(output_size) else tuple(output_size)
     if len(given) == 1:
         given *= len(sizes)
     if len(given) != len(sizes):
@@ -53,11 +55,23 @@ def _adaptive_avg(rank: int, input: Tensor, output_size: Any) -> Tensor:
     elif x._array.shape[1] and all(s % w == 0 for s, w in zip(sizes, wanted, strict=True)):
         kernel = tuple(s // w for s, w in zip(sizes, wanted, strict=True))
         found = average(rank, x, kernel, kernel, 0, False, True, None)
+    elif x._array.dtype == INT64:
+        found = _whole_means(x, sizes, wanted)
     else:
         pairs = enumerate(zip(sizes, wanted, strict=True), 2)
         tables = [(dim, ("area", size, want)) for dim, (size, want) in pairs if size != want]
         found = resampled(x, tables) if tables else x.clone()
     return found.squeeze(0) if added else found
+
+
+def _whole_means(x: Any, sizes: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
+    """Means of cells of int64, cut to integers as average pooling's."""
+    number: Any = 1
+    for dim, (size, want) in enumerate(zip(sizes, wanted, strict=True), 2):
+        cells = [(i * size // want, -(-(i + 1) * size // want)) for i in range(want)]
+        x = stack([x.narrow(dim, start, end - start).sum(dim) for start, end in cells], dim)
+        number = np.multiply.outer(number, [end - start for start, end in cells])
+    return x.div(x.new_tensor(np.asarray(number, np.int64), dtype=INT64), rounding_mode="trunc")
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gradlab import dispatch, ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
 from gradlab.named_errors import named_functions
-from gradlab.spec import ShapeError, whole
+from gradlab.spec import ShapeError, is_number, whole
 from gradlab.tensor.rounding import once
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ def spread(name: str, what: str, value: Numbers, rank: int) -> tuple[int, ...]:
     """A number for each spatial dimension, from one number or a sequence. Raises TypeError or RuntimeError, naming both."""
     if type(value) is int:
         return (value,) * rank
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+    if is_number(value) and not isinstance(value, bool):
         return (whole(value),) * rank
     try:
         found = tuple(whole(v) for v in value)

@@ -13,6 +13,7 @@ from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.norms import dims_of, vector_norm
+from gradlab.tensor.product_sums import addmm
 from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
 
@@ -21,11 +22,20 @@ if TYPE_CHECKING:
 
 __all__ = ["bilinear", "cosine_similarity", "embedding", "grouped_mm", "linear", "normalize", "one_hot", "pairwise_distance"]
 
+
+
+def fits(shape: tuple[int, ...], wide: tuple[int, ...]) -> bool:
+    """Whether what has a shape expands to another."""
+    return len(shape) <= len(wide) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(wide)))
+
+
 _linear = fully_connected(ops.linear.linear)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias: (*, in) with weight (out, in) and bias (out) gives (*, out); a weight (in) gives (*).
+
+    A bias of more dimensions is one that expands to the result's shape.
 
     >>> F.linear(gl.ones(1, 2), gl.tensor([[1.0, 10.0]]), gl.tensor([0.5]))
     tensor([[11.5000]])
@@ -34,6 +44,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         try:
             if len(weight._array.shape) == 2:
                 return _linear(input, weight, bias)
+        except ShapeError:
+            shape = (*input._array.shape[:-1], weight._array.shape[0])
+            wide = shape if len(shape) > 1 else (1, *shape)
+            if bias is None or len(bias._array.shape) < 2 or not fits(bias._array.shape, wide):
+                raise
+            rows = bias.expand(wide).reshape(-1, wide[-1])
+            return addmm(rows, input.reshape(-1, input._array.shape[-1]), weight.t()).reshape(shape)
         except AttributeError:
             raise TypeError(f"linear: weight is a tensor, not {type(weight).__name__}") from None
         if len(weight._array.shape) != 1:

@@ -18,7 +18,7 @@ from gradlab.autograd.record import bind, unrecorded, wrap
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.named_errors import named_functions
 from gradlab.quiet import quietly
-from gradlab.spec import ShapeError, count, whole
+from gradlab.spec import ShapeError, count, is_number, whole
 from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.memory_formats import followed
@@ -213,9 +213,9 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     return _affine(followed(y.reshape(shape), input), weight, bias)
 
 
-def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int]) -> int:
+def _normalized(name: str, input: Tensor, normalized_shape: Any) -> int:
     """The number of last dimensions to normalise over; raises RuntimeError where the input does not end in that shape."""
-    last = (whole(normalized_shape),) if isinstance(normalized_shape, (int, np.integer)) else tuple(normalized_shape)
+    last = (whole(normalized_shape),) if is_number(normalized_shape) else tuple(normalized_shape)
     try:
         shape = input._array.shape
     except AttributeError:

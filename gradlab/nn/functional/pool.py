@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, INT64
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
-from gradlab.spec import ShapeError, count, none
+from gradlab.ops.pool_cpu import divisors
+from gradlab.spec import ShapeError, Spec, count, none
 from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX, AVERAGE = ({rank: f"{kind}_pool{rank}d" for rank in (1, 2, 3)} for kind in ("max", "avg"))
-_max_pool, _avg_pool = map(bind, (ops.pool.max_pool, ops.pool.avg_pool))
+_max_pool, _avg_pool, _pad = map(bind, (ops.pool.max_pool, ops.pool.avg_pool, ops.vision.pad))
 
 
 def renamed(name: str, error: Exception) -> str:
@@ -122,6 +125,19 @@ def max_pool3d(
 # ---------------------------------------------------------------- averages
 
 
+def _whole_average(x: Any, **geometry: Any) -> Any:
+    """avg_pool of int64: the sum of each window, divided and cut to integers, as PyTorch does."""
+    kernel, stride, padding = (geometry[name] for name in ("kernel", "stride", "padding"))
+    outputs = ops.pool.avg_pool_rule(Spec(x._array.shape, np.dtype(np.float64)), **geometry).shape[2:]
+    sizes = x._array.shape[2:]
+    after = [max(s * (n - 1) + k - size - p, 0) for size, k, s, p, n in zip(sizes, kernel, stride, padding, outputs, strict=True)]
+    total = _pad(x, pads=((0, 0), (0, 0), *zip(padding, after, strict=True)), value=0)
+    for dim, (k, s, n) in enumerate(zip(kernel, stride, outputs, strict=True), 2):
+        total = total.unfold(dim, k, s).narrow(dim, 0, n).sum(-1)
+    number = divisors(sizes, outputs, kernel, stride, padding, geometry["include"], geometry["divisor"])
+    return total.div(total.new_tensor(np.asarray(number, np.int64), dtype=INT64), rounding_mode="trunc")
+
+
 def average(
     rank: int,
     input: Tensor,
@@ -135,13 +151,10 @@ def average(
     name = AVERAGE[rank]
     if not isinstance(input, Differentiable):
         expect_tensors(name, input)
-    if input._array.dtype == INT64:  # cut to integers, as PyTorch does: the quotient of two exact numbers
-        wide: Any = average(rank, input.double(), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return wide.trunc().long()
     kernel = (kernel_size,) * rank if type(kernel_size) is int else spread(name, "kernel_size", kernel_size, rank)
     x, added = (input, False) if len(input._array.shape) == rank + 2 else batched(name, input, rank)
     try:
-        found = _avg_pool(
+        found = (_whole_average if input._array.dtype == INT64 else _avg_pool)(
             x,
             kernel=kernel,
             stride=kernel if stride is None else stride_of(name, stride, kernel, rank),
