@@ -115,7 +115,8 @@ def _write(name: str, out: Any, result: Any, warn: bool) -> Any:
     if result.device != out.device:
         raise RuntimeError(f"{name}(): the result is on {result.device}, but out is on {out.device}")
     inplace.check(name, out, mode)
-    if any(step == 0 and size > 1 for step, size in zip(getattr(out._array, "strides", ()), out._array.shape)):
+    steps = zip(getattr(out._array, "strides", ()), out._array.shape)
+    if 0 not in out._array.shape and any(step == 0 and size > 1 for step, size in steps):
         raise RuntimeError(f"{name}(): several elements of out, of shape {tuple(out._array.shape)}, lie in one place; clone() it first")
     if result._array.shape == out._array.shape:
         return inplace.write(name, out, result)

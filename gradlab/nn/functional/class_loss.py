@@ -206,7 +206,8 @@ def binary_cross_entropy(
     reduction = reduction_of(size_average, reduce, reduction)
     _same_size("binary_cross_entropy", input, target)
     loss = _bce(input, target)
-    return reduced(loss if weight is None else loss * weight.expand(target._array.shape), reduction)
+    weighted = loss if weight is None else (loss * weight.expand(target._array.shape)).to(loss._array.dtype)  # as PyTorch, in place
+    return reduced(weighted, reduction)
 
 
 @rounds_once(autocast="float32")
@@ -231,8 +232,8 @@ def binary_cross_entropy_with_logits(
     if pos_weight is None:
         loss = _bce_logits(input, target)
     else:
-        loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * _logsigmoid(input)
-    return reduced(loss if weight is None else loss * weight, reduction)
+        loss = (1 - target) * input - ((pos_weight - 1) * target + 1).to(input._array.dtype) * _logsigmoid(input)
+    return reduced(loss if weight is None else (loss * weight).to(loss._array.dtype), reduction)
 
 
 @rounds_once(autocast="float32")

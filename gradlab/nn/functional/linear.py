@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import fully_connected
-from gradlab.dtype import FLOATING, DType, as_dtype, needs_floating
+from gradlab.dtype import FLOATING, INEXACT, DType, as_dtype, needs_floating
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.common_arguments import either
@@ -140,7 +140,7 @@ def embedding(
         found: Tensor = import_module("gradlab.sparse.lookup").looked_up(weight, input, padding_idx)
     else:
         found = embedding_lookup(weight, input, padding_idx)
-    if not scale_grad_by_freq:
+    if not scale_grad_by_freq or found._array.dtype not in INEXACT:
         return found
     flat = input.reshape(-1)
     often = flat.new_zeros((weight._array.shape[0],)).index_add(0, flat, flat.new_ones(flat._array.shape))

@@ -13,7 +13,7 @@ from gradlab import ops
 from gradlab.advice import BroadcastWarning, warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, needs_floating
+from gradlab.dtype import FLOATING, INEXACT, get_default_dtype, needs_floating
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor.common_arguments import only_real
@@ -204,7 +204,7 @@ def gaussian_nll_loss(
     if not isinstance(var, Differentiable):
         if float(var) < 0:
             raise ValueError(f"gaussian_nll_loss: var cannot be negative, got {var}")
-        var = input.new_full(shape, float(var))
+        var = input.new_full(shape, float(var), dtype=None if input._array.dtype in INEXACT else get_default_dtype())
     elif known(var) and bool((var < 0).any()):
         raise ValueError("gaussian_nll_loss: var has negative elements")
     if var._array.shape != shape:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 WRITTEN = Path(__file__).parent.parent / "answers.npz"
 WITHOUT = "no grads:"
+BOUNDS = {"float64": 1e-6, "float32": 1e-4, "bfloat16": 0.04, "int64": 1e-5}
 _RNG = np.random.default_rng(5)
 
 
@@ -41,20 +42,36 @@ INPUTS = {
 }  # fmt: skip
 
 
+class Answer(NamedTuple):
+    """A word on each tensor, two sums of each, and how large each is."""
+
+    words: str
+    sums: np.ndarray
+    sizes: np.ndarray
+
+
 def texts() -> list[str]:
     """All calls."""
     whole = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.txt")))
     return [text.replace("\n    ", "\n") for text in re.split(r"\n(?! )", whole.strip())]
 
 
-def sums(array: Any) -> tuple[str, list[float]]:
-    """What an array is, and two sums of its elements, each with a factor of its own; NaN and infinities count as numbers of their own."""
-    array = np.asarray(array)
-    said = f"{array.dtype}{list(array.shape)}"
+def sums(value: Any) -> tuple[str, list[float], float]:
+    """What a tensor or number is, two sums of its elements, each with a factor of its own, and how large they are; NaN and infinities count
+    as numbers of their own."""
+    value = value.detach() if hasattr(value, "detach") else value
+    if hasattr(value, "resolve_conj"):  # PyTorch's
+        value = value.resolve_conj().resolve_neg()
+    shape = list(getattr(value, "shape", ()))
+    dtype = str(value.dtype).rpartition(".")[2] if hasattr(value, "dtype") else np.asarray(value).dtype
+    if dtype == "bfloat16":
+        value = value.float()
+    array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
     values = np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
     values = np.nan_to_num(values.astype(np.float64).ravel(), nan=77.7, posinf=1e3, neginf=-2e3)
     place = np.arange(values.size)
-    return said, [float((values * np.cos(1.0 + 0.7 * place)).sum()), float((values * np.cos(place * place * 0.31)).sum())]
+    factors = np.cos(1.0 + 0.7 * place), np.cos(place * place * 0.31)
+    return f"{dtype}{shape}", [float((values * f).sum()) for f in factors], float(np.abs(values).sum())
 
 
 def _filled(engine: Any, module: Any) -> Any:
@@ -75,15 +92,23 @@ def _flat(value: Any) -> list[Any]:
     return [value]
 
 
-def _array(value: Any) -> np.ndarray:
-    value = value.detach() if hasattr(value, "detach") else value
-    value = value.resolve_conj().resolve_neg() if hasattr(value, "resolve_conj") else value
-    return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+def given(name: str, dtype: str) -> np.ndarray:
+    """An input, its floating point numbers as float32 (of half types: that are exact in them) or, threefold, as integers."""
+    value = INPUTS[name]
+    if value.dtype != np.float64 or dtype == "float64":
+        return value
+    if dtype == "int64":
+        return np.round(3 * np.nan_to_num(value)).astype(np.int64)
+    return value.astype(np.float32) if dtype == "float32" else np.round(value * 64).astype(np.float32) / np.float32(64)
 
 
-def answer(engine: Any, text: str, grads: bool = True) -> tuple[str, np.ndarray]:
-    """What an engine answers to a call: a word on each tensor, and the sums."""
-    inputs = {name: engine.tensor(value) for name, value in INPUTS.items() if re.search(rf"\b{name}\b", text)}
+def answer(engine: Any, text: str, grads: bool = True, dtype: str = "float64") -> Answer:
+    """What an engine answers to a call, with inputs of a type: a word on each tensor, and the sums."""
+    names = [name for name in INPUTS if re.search(rf"\b{name}\b", text)]
+    inputs = {name: engine.tensor(given(name, dtype)) for name in names}
+    if dtype == "bfloat16":
+        inputs = {name: x.to(engine.bfloat16) if x.dtype == engine.float32 else x for name, x in inputs.items()}
+        text = text.replace("gl.float64", "gl.bfloat16").replace(".double()", ".bfloat16()")
     for name, x in inputs.items():
         if grads and name not in ("D", "holes") and (x.is_floating_point() or x.is_complex()):
             x.requires_grad_()
@@ -111,33 +136,41 @@ def answer(engine: Any, text: str, grads: bool = True) -> tuple[str, np.ndarray]
     if hasattr(total, "backward") and total.requires_grad:
         total.backward()
     leaves = [*inputs.values(), *[p for m in modules for p in m.parameters()]]
-    grads = [x.grad for x in leaves if x.is_leaf and getattr(x, "grad", None) is not None]
-    pairs = [sums(_array(value)) for value in (*results, *grads)]
-    return " ".join([*([] if grads else [WITHOUT]), *[said for said, _ in pairs]]), np.array([n for _, numbers in pairs for n in numbers])
+    slopes = [x.grad for x in leaves if x.is_leaf and getattr(x, "grad", None) is not None]
+    found = [sums(value) for value in (*results, *slopes)]
+    words = [*([] if grads else [WITHOUT]), *[said for said, _, _ in found]]
+    return Answer(" ".join(words), np.array([n for _, numbers, _ in found for n in numbers]), np.array([size for *_, size in found]))
 
 
-def read() -> dict[str, tuple[str, np.ndarray]]:
-    """The written answers, by text."""
+def key(text: str, dtype: str) -> str:
+    """What an answer is written under."""
+    return text if dtype == "float64" else f"{dtype}: {text}"
+
+
+def read() -> dict[str, Answer]:
+    """The written answers, by `key`."""
     with np.load(WRITTEN) as file:
-        ends = np.cumsum(file["counts"])
-        parts = np.split(file["sums"], ends[:-1])
-        return {str(t): (str(w), part) for t, w, part in zip(file["texts"], file["words"], parts, strict=True)}
+        parts = np.split(file["sums"], np.cumsum(file["counts"])[:-1])
+        words = file["words"].tobytes().decode().split("\0")
+        keys = file["keys"].tobytes().decode().split("\0")
+        return {k: Answer(w, part, np.zeros(0)) for k, w, part in zip(keys, words, parts, strict=True)}
 
 
-def write(found: dict[str, tuple[str, np.ndarray]]) -> None:
+def write(found: dict[str, Answer]) -> None:
     """Writes them."""
+    keys, words = ("\0".join(part).encode() for part in (found, [a.words for a in found.values()]))
     np.savez_compressed(
-        WRITTEN, texts=np.array(list(found)), words=np.array([w for w, _ in found.values()]),
-        counts=np.array([len(s) for _, s in found.values()]), sums=np.concatenate([s for _, s in found.values()]),
+        WRITTEN, keys=np.frombuffer(keys, np.uint8), words=np.frombuffer(words, np.uint8),
+        counts=np.array([len(a.sums) for a in found.values()]), sums=np.concatenate([a.sums for a in found.values()]),
     )  # fmt: skip
 
 
-def differing(numbers: np.ndarray, written: np.ndarray) -> list[int]:
+def differing(found: Answer, written: Answer, dtype: str = "float64") -> list[int]:
     """Which of the results and gradients differ."""
-    far = ~np.isclose(numbers, written, rtol=1e-5, atol=1e-6)
+    far = np.abs(found.sums - written.sums) > BOUNDS[dtype] * (np.repeat(found.sizes, 2) + 0.1)
     return sorted({int(i) // 2 for i in np.flatnonzero(far)})
 
 
-def agree(found: tuple[str, np.ndarray], written: tuple[str, np.ndarray]) -> bool:
+def agree(found: Answer, written: Answer, dtype: str = "float64") -> bool:
     """Whether two answers are the same: types, shapes and sums."""
-    return found[0] == written[0] and not differing(found[1], written[1])
+    return found.words == written.words and not differing(found, written, dtype)
