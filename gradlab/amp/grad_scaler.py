@@ -138,7 +138,7 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             return outputs * self._begin(outputs.device)["scale"].to(device=outputs.device)
-        if isinstance(outputs, Iterable):
+        if isinstance(outputs, Iterable) and not isinstance(outputs, str):  # whose parts are strings again
             scaled = [self.scale(x) for x in outputs]
             return type(outputs)(scaled) if type(outputs) in (list, tuple) else scaled  # type: ignore[call-arg]
         raise ValueError(f"GradScaler: outputs must be a Tensor or an iterable of Tensors, not {type(outputs).__name__}")

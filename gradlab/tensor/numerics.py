@@ -231,6 +231,8 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     only_tensors("pdist", input)
     if len(input._array.shape) != 2:
         raise RuntimeError(f"pdist: a matrix, not shape {input._array.shape}")
+    if not p >= 0:
+        raise RuntimeError(f"pdist: p is 0 or more, got {p}")
     rows, columns = (tensor(i, device=input.device) for i in np.triu_indices(input._array.shape[0], 1))
     return norm(input[rows] - input[columns], p, 1)
 

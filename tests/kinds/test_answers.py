@@ -31,7 +31,8 @@ def otherwise(text, dtype):
     if answers.agree(found, written, dtype):
         return ""
     same = found.words == written.words
-    return f"\n{dtype}: {text}\n    " + (f"results {answers.differing(found, written, dtype)}" if same else f"{found.words} for {written.words}")
+    told = f"results {answers.differing(found, written, dtype)}" if same else f"{found.words} for {written.words}"
+    return f"\n{dtype}: {text}\n    {told}"
 
 
 def test_each_call_has_an_answer():

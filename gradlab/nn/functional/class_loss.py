@@ -206,8 +206,7 @@ def binary_cross_entropy(
     reduction = reduction_of(size_average, reduce, reduction)
     _same_size("binary_cross_entropy", input, target)
     loss = _bce(input, target)
-    weighted = loss if weight is None else (loss * weight.expand(target._array.shape)).to(loss._array.dtype)  # as PyTorch, in place
-    return reduced(weighted, reduction)
+    return reduced(loss if weight is None else loss * weight.expand(target._array.shape), reduction)
 
 
 @rounds_once(autocast="float32")
@@ -232,8 +231,8 @@ def binary_cross_entropy_with_logits(
     if pos_weight is None:
         loss = _bce_logits(input, target)
     else:
-        loss = (1 - target) * input - ((pos_weight - 1) * target + 1).to(input._array.dtype) * _logsigmoid(input)
-    return reduced(loss if weight is None else (loss * weight).to(loss._array.dtype), reduction)
+        loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * _logsigmoid(input)
+    return reduced(loss if weight is None else loss * weight, reduction)
 
 
 @rounds_once(autocast="float32")

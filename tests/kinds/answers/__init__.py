@@ -102,8 +102,8 @@ def given(name: str, dtype: str) -> np.ndarray:
     return value.astype(np.float32) if dtype == "float32" else np.round(value * 64).astype(np.float32) / np.float32(64)
 
 
-def answer(engine: Any, text: str, grads: bool = True, dtype: str = "float64") -> Answer:
-    """What an engine answers to a call, with inputs of a type: a word on each tensor, and the sums."""
+def called(engine: Any, text: str, grads: bool = True, dtype: str = "float64") -> tuple[Any, list[Any]]:
+    """What an engine returns for a call with inputs of a type, and the leaves that may have gradients then."""
     names = [name for name in INPUTS if re.search(rf"\b{name}\b", text)]
     inputs = {name: engine.tensor(given(name, dtype)) for name in names}
     if dtype == "bfloat16":
@@ -126,6 +126,12 @@ def answer(engine: Any, text: str, grads: bool = True, dtype: str = "float64") -
             found = room["out"]
         else:
             found = eval(text, room)
+    return found, [*inputs.values(), *[p for m in modules for p in m.parameters()]]
+
+
+def answer(engine: Any, text: str, grads: bool = True, dtype: str = "float64") -> Answer:
+    """What an engine answers to a call: a word on each tensor, and the sums."""
+    found, leaves = called(engine, text, grads, dtype)
     results = _flat(found)
     total: Any = 0
     for number, result in enumerate(results):
@@ -135,11 +141,10 @@ def answer(engine: Any, text: str, grads: bool = True, dtype: str = "float64") -
             total = total + (result.double() * engine.tensor(factor)).sum()
     if hasattr(total, "backward") and total.requires_grad:
         total.backward()
-    leaves = [*inputs.values(), *[p for m in modules for p in m.parameters()]]
     slopes = [x.grad for x in leaves if x.is_leaf and getattr(x, "grad", None) is not None]
-    found = [sums(value) for value in (*results, *slopes)]
-    words = [*([] if grads else [WITHOUT]), *[said for said, _, _ in found]]
-    return Answer(" ".join(words), np.array([n for _, numbers, _ in found for n in numbers]), np.array([size for *_, size in found]))
+    told = [sums(value) for value in (*results, *slopes)]
+    words = [*([] if grads else [WITHOUT]), *[said for said, _, _ in told]]
+    return Answer(" ".join(words), np.array([n for _, numbers, _ in told for n in numbers]), np.array([size for *_, size in told]))
 
 
 def key(text: str, dtype: str) -> str:
