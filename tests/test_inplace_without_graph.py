@@ -131,3 +131,17 @@ def test_what_brings_a_graph_gets_its_gradient(name):
     for i in range(3):
         one = gl.eye(3, dtype=gl.float64)[i] * step
         assert w.grad[i].item() == pytest.approx((value(start + one) - value(start - one)).item() / (2 * step), abs=1e-6)
+
+
+@pytest.mark.parametrize("made", ["reshape", "t", "expand", "select", "detach", "no_grad"])
+def test_a_view_of_a_leaf_that_is_a_view_itself_is_not_written(made):
+    base = gl.arange(6.0).reshape(2, 3)
+    with gl.set_grad_enabled(made != "no_grad"):
+        made_of = {"reshape": base, "t": base.t(), "expand": base[:1].expand(1, 3), "select": base[0], "detach": base.detach()}
+        leaf = made_of.get(made, base.view(6))
+    leaf.requires_grad_()
+    writes = [lambda v: v.mul_(2), lambda v: v.copy_(gl.ones_like(v)), lambda v: v.__setitem__(0, 1.0), lambda v: v[0].zero_()]
+    for write in (*writes, lambda v: v.add_(v)):
+        with pytest.raises(RuntimeError, match=r"leaf tensor that requires grad|view that was made under no_grad"):
+            write(leaf.view_as(leaf))
+    assert leaf.is_leaf and base.equal(gl.arange(6.0).reshape(2, 3))

@@ -42,6 +42,7 @@ class Meta:
     chain: tuple[tuple[Op, dict[str, Any]], ...] = ()  # the view rows that lead from the base here
     seen = 0  # version.written when the view was last derived
     quiet = False  # made while recording was off: shares memory, not the graph
+    apart = False  # quiet, by detach(), in a trace: the view has a graph of its own, which a write may give it
     shut = False  # quiet, and a view of something in a graph, to which a write through this view would be lost
     hooks: dict[int, Any] | None = None
     post_hooks: dict[int, Any] | None = None

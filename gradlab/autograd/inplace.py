@@ -65,6 +65,7 @@ def mark_detached(twin: Differentiable, source: Differentiable, mode: Mode) -> N
         mode.tracer.detached(source)
         twin._array = source._array
         meta.base, meta.chain, meta.quiet = source if known.base is None else base_of(known), known.chain, True
+        meta.apart = True
 
 
 def base_of(meta: Meta) -> Any:
@@ -102,7 +103,7 @@ def moved(tensor: Differentiable, array: Any) -> None:
     leave_memory(tensor)
     tensor._array, meta = array, meta_of(tensor)
     count = 0 if meta.version is None else meta.version.count
-    meta.base, meta.chain, meta.quiet, meta.shut, meta.hidden = None, (), False, False, False
+    meta.base, meta.chain, meta.quiet, meta.apart, meta.shut, meta.hidden = None, (), False, False, False, False
     meta.version = Version()
     meta.version.count = count
     written(meta.version)
@@ -133,7 +134,7 @@ def derive(view: Differentiable) -> None:
     finally:
         leave(token)
     view._array = found._array
-    if not (view._edge is LEAF and found._edge is None):  # a view that was itself made a leaf stays one
+    if not (meta.apart or (view._edge is LEAF and found._edge is None)):  # a view that was itself made a leaf stays one
         move_retained(view, None if meta.quiet else found._edge)
         view._edge = None if meta.quiet else found._edge
 
@@ -186,7 +187,8 @@ def check(name: str, target: Differentiable, mode: Mode, memory: bool = True) ->
     if meta is None:
         return
     base = base_of(meta)
-    if base is not None and base._edge is LEAF and not meta.quiet:
+    if base is not None and not meta.quiet and (base._edge is LEAF or (base._edge is None and target._edge is not None)):
+        # without an edge of the base the leaf is a view of it, and the target a view of that
         raise _of_leaf(name, "a view of a leaf tensor", base, mode)
     if meta.shut or (base is not None and base._meta.shut):
         raise errors.quiet_view(name)
@@ -247,7 +249,7 @@ def write(name: str, target: Differentiable, result: Differentiable) -> Any:
     """Make `target` hold `result` (of `target`'s shape and dtype), in the same memory, with the graph going through `result`."""
     mode = current()
     array, new = target._array, result._array
-    if mode.recording and result._edge is not None and target._meta is not None and target._meta.quiet:
+    if mode.recording and result._edge is not None and target._meta is not None and target._meta.quiet and not target._meta.apart:
         raise errors.quiet_view(name)
     if isinstance(array, np.ndarray) and isinstance(new, np.ndarray):
         if new is not array:
@@ -286,6 +288,9 @@ def rebind(target: Differentiable, array: Any, edge: Any, mode: Mode) -> Any:
         value._array, value._edge = array, edge
         _write_base(meta, value, staged, mode)
         derive(target)
+        if meta.apart and mode.recording:
+            move_retained(target, edge)
+            target._edge = edge
         return target
     if staged and type(array) is not Batched:
         mode.tracer.write(target, array)
