@@ -10,6 +10,7 @@ from gradlab.deploy.emitter import EMIT
 from gradlab.deploy.freezing import freeze
 from gradlab.deploy.program import Refused, generate
 from gradlab.graph import trace
+from gradlab.nn import functional as F
 
 from samples import SAMPLES
 
@@ -141,3 +142,17 @@ def test_equal_constants_are_kept_once(tmp_path):
     once = gl.deploy.build(gl.jit.trace(lambda x: layer(x), gl.ones(1, 64)), tmp_path, name="once")
     twice = gl.deploy.build(gl.jit.trace(lambda x: layer(layer(x)), gl.ones(1, 64)), tmp_path, name="twice")
     assert twice.weights.stat().st_size == once.weights.stat().st_size
+
+
+def test_results_that_nobody_takes_leave_no_variable_behind(tmp_path):
+    """One of several results: any warning of the compiler fails."""
+    def some(x):
+        found = [f(x, dim=1) for f in (gl.max, gl.min, gl.sort, gl.cummax, gl.cummin)]
+        found += [gl.topk(x, 2, dim=1), F.max_pool1d(x, 2, return_indices=True), F.adaptive_max_pool1d(x, 2, return_indices=True)]
+        return [values for values, _ in found] + [f(x * 2, dim=1)[1] for f in (gl.max, gl.min, gl.sort, gl.cummin)] + [x.argmax(1)]
+
+    x = gl.randn(3, 5)
+    want = some(x)
+    built = gl.deploy.build(trace(some, x), tmp_path, name="some")
+    for got, wanted in zip(ran(compiled(built), built, [x]), want, strict=True):
+        assert np.array_equal(got, wanted.numpy())

@@ -335,3 +335,45 @@ def test_values_and_gradients_are_those_of_pytorch():
             assert (y.detach().numpy() == z.detach().numpy()).all()
             (g,), (h,) = gl.autograd.grad(y.sum(), [ours]), torch.autograd.grad(z.sum(), [theirs])
             assert (g.numpy() == h.numpy()).all()
+
+
+class Reads(nn.Module):
+    """What models do with their layers beside calling them."""
+
+    def __init__(self):
+        super().__init__()
+
+        class Twice(nn.Linear):
+            def forward(self, x):
+                return 2 * super().forward(x)
+
+        self.first, self.twice, self.attention = nn.Linear(6, 8), Twice(8, 8), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.convolution, self.block = nn.Conv1d(8, 8, 3, padding=1), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.seen = 0
+        self.first.register_forward_hook(lambda module, given, found: found * 3)
+        self.first.register_forward_pre_hook(self.note)
+
+    def note(self, module, given):
+        self.seen += 1
+
+    def forward(self, x):
+        x = self.twice(self.first(x)) * self.first.out_features / self.first.in_features + self.first.bias
+        x = self.block(self.attention(x, x, x)[0])
+        return self.convolution(x.transpose(1, 2)) / self.convolution.stride[0]
+
+
+def test_hooks_subclasses_and_what_a_model_reads_of_its_layers_stay():
+    """Classes of the user's, whose forward is another, are left as in PyTorch; so is the layer that attention reads, not calls."""
+    gl.manual_seed(0)
+    model, x = Reads().eval(), gl.randn(2, 5, 6)
+    want = model(x)
+    seen, trained = Q.prepare(model), Q.prepare_qat(model)
+    assert gl.allclose(seen(x), want, atol=1e-6)
+    trained.train()(x)
+    for small in (Q.convert(seen), Q.convert(trained.eval()), Q.quantize_dynamic(model, {nn.Linear, nn.Conv1d}),
+                  Q.quantize_dynamic(model, bits=4, activations=False), trained):  # fmt: skip
+        before = small.seen
+        assert (small(x) - want).abs().max() < 0.2 * want.abs().max()
+        assert small.seen == before + 1 and type(small.twice) is type(model.twice)
+        assert type(small.attention.out_proj) is type(model.attention.out_proj)
+    assert model.seen == 1 and type(model.first) is nn.Linear

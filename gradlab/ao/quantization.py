@@ -66,11 +66,27 @@ __all__ = [
     "prepare_qat_fx", "quantize", "quantize_dynamic", "quantize_qat",
 ]  # fmt: skip
 
+# By exact class, as in PyTorch: a subclass may compute other things, or be read by the module around it (as in MultiheadAttention).
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+HOOKS = ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+         "_forward_pre_hooks_with_kwargs")  # fmt: skip
 GROUP = 32  # inputs of an int4 weight that share a scale
 
 
-class Trained(nn.Module):
+class Around(nn.Module):
+    """In the place of a layer: what a model reads of that (`in_features`, `stride`, `bias`) is read of its `layer`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            layer = self.__dict__.get("_modules", {}).get("layer")
+            if layer is None or name.startswith("_") or not hasattr(layer, name):
+                raise
+            return getattr(layer, name)
+
+
+class Trained(Around):
     """A layer in training: its input (where `inputs`) and its weight are rounded in every call."""
 
     def __init__(self, layer: nn.Module, rounds: bool, qconfig: QConfig | None = None) -> None:
@@ -95,6 +111,16 @@ class Trained(nn.Module):
         return _applied(self.layer, x, weight)
 
 
+def _in_place_of(layer: nn.Module, made: nn.Module) -> nn.Module:
+    """`made`, with the hooks that were the layer's."""
+    for name in HOOKS:
+        if table := getattr(layer, name):
+            getattr(made, name).update(table)
+            table.clear()
+            made._hooked = True
+    return made
+
+
 def _scales(weight: Tensor, most: int) -> Tensor:
     return (weight.abs().flatten(1).amax(1) / most).clamp(min=TINY)
 
@@ -110,7 +136,7 @@ def _applied(layer: Any, x: Tensor, weight: Tensor) -> Tensor:
     return found
 
 
-class QuantizedWeight(nn.Module):
+class QuantizedWeight(Around):
     """A linear layer or a convolution whose weight is int8, or, of a linear layer, int4 (two in a byte).
 
     Buffers: `quantized` (int8 as the weight was; int4: uint8 (outputs, inputs / 2), inputs rounded up to groups), `scale` (outputs,) or
@@ -182,9 +208,8 @@ class QuantizedWeight(nn.Module):
 
 
 def _exchanged(model: nn.Module, kinds: tuple[type[nn.Module], ...], make: Any) -> nn.Module:
-    if isinstance(model, kinds):
-        found: nn.Module = make(model)
-        return found
+    if type(model) in kinds:
+        return _in_place_of(model, make(model))
     for name, child in list(model.named_children()):
         if not isinstance(child, (Trained, QuantizedWeight)) or isinstance(child, kinds):
             setattr(model, name, _exchanged(child, kinds, make))
@@ -198,8 +223,8 @@ def _prepared(model: nn.Module, rounds: bool) -> nn.Module:
 
     def walked(module: nn.Module, given: Any) -> nn.Module:
         given = getattr(module, "qconfig", given)
-        if isinstance(module, LAYERS):
-            return module if given is None else Trained(module, rounds, given)
+        if type(module) in LAYERS:
+            return module if given is None else _in_place_of(module, Trained(module, rounds, given))
         for name, child in list(module.named_children()):
             if not isinstance(child, (Trained, QuantizedWeight)):
                 setattr(module, name, walked(child, given))
@@ -292,13 +317,12 @@ def quantize_dynamic(
     def walked(module: nn.Module, given: Any) -> nn.Module:
         """given: the qconfig of a named module around it, as a tuple of one."""
         given = (named[id(module)],) if id(module) in named else given
-        if isinstance(module, LAYERS):
-            kind = next((kind for kind in LAYERS if isinstance(module, kind)), None)
-            qconfig = given[0] if given else spec.get(type(module), spec.get(kind))
+        if type(module) in LAYERS:
+            qconfig = given[0] if given else spec.get(type(module))
             if qconfig is None:
                 return module
             rounds = activations and type(qconfig.activation()) not in (NoopObserver, nn.Identity)
-            return QuantizedWeight(module, bits if isinstance(module, nn.Linear) else 8, None, rounds)
+            return _in_place_of(module, QuantizedWeight(module, bits if isinstance(module, nn.Linear) else 8, None, rounds))
         for name, child in list(module.named_children()):
             if not isinstance(child, (Trained, QuantizedWeight)):
                 setattr(module, name, walked(child, given))

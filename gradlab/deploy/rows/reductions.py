@@ -211,17 +211,19 @@ def extreme(step: Step, out: Emitter) -> None:
     heads = [f"const {kind.storage} *", *(f"{ctype(p.dtype).storage} *" for p in places)]
     arguments = "const void *p0, " + ", ".join(f"void *p{i + 1}" for i in range(len(places)))
 
+    placed = not with_values or len(places) > 1
+
     def body(at: dict[str, str]) -> list[str]:
         found = [
-            f"{kind.compute} best = {_at(x, at)};", "int64_t where = 0;",
+            f"{kind.compute} best = {_at(x, at)};", *(["int64_t where = 0;"] if placed else []),
             f"for (int64_t r = 1; r < {n}; ++r) {{",
             f"  const {kind.compute} v = {_at(x, at, along[0])};",
-            f"  if (v {more} best{nan}) {{ best = v; where = r; }}", "}",
+            f"  if (v {more} best{nan}) {{ best = v; {'where = r; ' if placed else ''}}}", "}",
         ]  # fmt: skip
         names = "bcd"
         if with_values:
             found.append(f"b[{at['b']}] = {stored('best', x.dtype)};")
-        if not with_values or len(places) > 1:
+        if placed:
             target = names[int(with_values)]
             found.append(f"{target}[{at[target]}] = where;")
         return found

@@ -8,6 +8,42 @@ typedef struct {
 } gl_attention_shape;
 #define GL_QUERIES 48
 
+/* x becomes exp(scale x - top), top being the largest scale x, or 0 where all are -inf; the sum of that. There is room up to whole vectors. */
+GL_INLINE float gl_row_of_scores(int64_t n, float *x, float scale, float *top) {
+#if GL_VECTORS_f32
+  gl_w most = gl_all(-INFINITY), sum = {0};
+  float half[GL_LANES];
+  int64_t j = 0;
+  for (; j + GL_LANES <= n; j += GL_LANES) {
+    const gl_w here = GL_GET(x + j) * scale;
+    most = (gl_w)GL_MAX((gl_v)here, (gl_v)most); /* passes NaN over, which comes out of the exponentials */
+    GL_PUT(x + j, here);
+  }
+  *top = -INFINITY;
+  for (; j < n; ++j) {
+    x[j] *= scale;
+    *top = x[j] > *top ? x[j] : *top;
+  }
+  for (; j % GL_LANES != 0; ++j) x[j] = -INFINITY; /* exp(-inf) = 0 */
+  for (int l = 0; l < GL_LANES; ++l) *top = most[l] > *top ? most[l] : *top;
+  if (*top == -INFINITY) *top = 0.0f;
+  for (j = 0; j < n; j += GL_LANES) {
+    const gl_w e = gl_exp_of(GL_GET(x + j) - *top);
+    sum += e;
+    GL_PUT(x + j, e);
+  }
+  GL_PUT(half, sum);
+  for (int l = GL_LANES / 2; l > 0; l /= 2)
+    for (int m = 0; m < l; ++m) half[m] += half[m + l];
+  return half[0];
+#else
+  for (int64_t j = 0; j < n; ++j) x[j] *= scale;
+  *top = gl_largest_f32(n, x);
+  if (*top == -INFINITY) *top = 0.0f;
+  return gl_exponentials_f32(n, x, *top, x);
+#endif
+}
+
 GL_UNUSED static void gl_attention(const gl_team *team, const gl_attention_shape *s, const float *q, const float *k, const float *v,
                                    const void *mask, float *y, float *lse) {
   const int64_t keys = (s->keys + 15) / 16 * 16, values = (s->values + 15) / 16 * 16;
@@ -33,7 +69,8 @@ GL_UNUSED static void gl_attention(const gl_team *team, const gl_attention_shape
         float *line = scores + r * keys;
         int64_t end = limit;
         if (s->causal && i + r + 1 < end) end = i + r + 1;
-        for (int64_t j = 0; j < end; ++j) line[j] *= s->scale;
+        for (int64_t j = end; j < limit; ++j) line[j] = 0.0f;
+        for (int64_t j = 0; j < end && s->mask_kind != 0; ++j) line[j] *= s->scale;
         if (s->mask_kind == 1) {
           const uint8_t *allow = (const uint8_t *)mask + n * s->mask[0] + h * s->mask[1] + (i + r) * s->mask[2];
           for (int64_t j = 0; j < end; ++j) line[j] = allow[j * s->mask[3]] ? line[j] : -INFINITY;
@@ -41,10 +78,8 @@ GL_UNUSED static void gl_attention(const gl_team *team, const gl_attention_shape
           const float *more = (const float *)mask + n * s->mask[0] + h * s->mask[1] + (i + r) * s->mask[2];
           for (int64_t j = 0; j < end; ++j) line[j] += more[j * s->mask[3]];
         }
-        float top = gl_largest_f32(end, line);
-        if (top == -INFINITY) top = 0.0f;
-        total[r] = gl_exponentials_f32(end, line, top, line);
-        for (int64_t j = end; j < limit; ++j) line[j] = 0.0f;
+        float top;
+        total[r] = gl_row_of_scores(end, line, s->mask_kind == 0 ? s->scale : 1.0f, &top);
         if (lse != NULL) lse[job * s->rows + i + r] = gl_log_f32(total[r] == 0.0f ? 1.0f : total[r]) + top;
         total[r] = 1.0f / (total[r] == 0.0f ? 1.0f : total[r]);
       }

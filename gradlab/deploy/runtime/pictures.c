@@ -115,9 +115,9 @@ GL_UNUSED static void gl_convolve_direct(const gl_team *team, const gl_pictures 
 }
 
 /* Depthwise: `many` pixels of the output side by side, from `rows` by `columns` taps that all lie in the picture. wide: columns where that is known
- * at compile time, else 0; unit: whether pixels and taps are neighbours. The pointers are those of the first tap, weight and result. */
-GL_INLINE void gl_depthwise_pixels(const int many, const int wide, const bool unit, const gl_pictures *w, const float *x, int64_t rows, int64_t columns, const float *weight, const gl_finish *finish, int64_t at, float *y) {
-  const int64_t c = w->inputs, own = gl_up(c, 16), row = w->dh * w->wide * c, tap = unit ? c : w->dw * c, step = unit ? c : w->sw * c;
+ * at compile time, else 0. The pointers are those of the first tap, weight and result. */
+GL_INLINE void gl_depthwise_pixels(const int many, const int wide, const gl_pictures *w, const float *x, int64_t rows, int64_t columns, const float *weight, const gl_finish *finish, int64_t at, float *y) {
+  const int64_t c = w->inputs, own = gl_up(c, 16), row = w->dh * w->wide * c, tap = w->dw * c, step = w->sw * c;
   if (wide > 0) columns = wide;
   for (int64_t l = 0; l < c; l += GL_LANES) {
     gl_w sum[4];
@@ -136,6 +136,40 @@ GL_INLINE void gl_depthwise_pixels(const int many, const int wide, const bool un
     }
   }
 }
+/* Depthwise, three taps wide, as wide as the input: a row of the output, which `rows` rows of the input make. Each pixel is read once, and adds to
+ * three results. */
+GL_INLINE void gl_depthwise_row(const int rows, const gl_pictures *w, const float *x, const float *weight, const gl_finish *finish, int64_t at, float *y) {
+  const int64_t c = w->inputs, own = gl_up(c, 16), row = w->dh * w->wide * c, line = w->kw * own, wide = w->wide;
+  const float *const bias = finish->column_bias, *const more = finish->add;
+  const bool positive = finish->activation == GL_RELU;
+  for (int64_t l = 0; l < c; l += GL_LANES) {
+    gl_w factor[3][3], next = gl_all(0.0f), shift = bias != NULL ? GL_GET(bias + l) : next, here = shift, last = shift;
+    GL_UNROLL for (int i = 0; i < rows; ++i)
+      GL_UNROLL for (int t = 0; t < 3; ++t) factor[i][t] = GL_GET(weight + i * line + t * own + l);
+    const float *from = x + l;
+    int64_t to = at + l;
+    for (int64_t j = 0; j <= wide; ++j, from += c, last = here, here = next) {
+      if (j < wide) {
+        next = shift;
+        GL_UNROLL for (int i = 0; i < rows; ++i) {
+          gl_v pixel = GL_LOAD(from + i * row);
+          GL_KEEP(pixel);
+          last = gl_fused((gl_w)pixel, factor[i][2], last), here = gl_fused((gl_w)pixel, factor[i][1], here), next = gl_fused((gl_w)pixel, factor[i][0], next);
+        }
+      }
+      if (j == 0) continue;
+      if (more != NULL) last += GL_GET(more + to);
+      if (positive) last = (gl_w)GL_POSITIVE((gl_v)last);
+      GL_PUT(y + to, last);
+      to += c;
+    }
+  }
+}
+GL_APART void gl_depthwise_rows(int64_t rows, const gl_pictures *w, const float *x, const float *weight, const gl_finish *finish, int64_t at, float *y) {
+  if (rows == 3) gl_depthwise_row(3, w, x, weight, finish, at, y);
+  else if (rows == 2) gl_depthwise_row(2, w, x, weight, finish, at, y);
+  else gl_depthwise_row(1, w, x, weight, finish, at, y);
+}
 /* The first of n taps, `apart` from each other, that is not before the picture; and how many from the first lie before its end. */
 GL_INLINE int64_t gl_first_tap(int64_t start, int64_t apart) { return start < 0 ? (apart - 1 - start) / apart : 0; }
 GL_INLINE int64_t gl_end_of_taps(int64_t start, int64_t apart, int64_t n, int64_t size) { return start >= size ? 0 : gl_least(n, (size - start + apart - 1) / apart); }
@@ -150,22 +184,23 @@ GL_UNUSED static void gl_depthwise_in_place(const gl_team *team, const gl_pictur
     const int64_t top = job % w->high_out * w->sh - w->ph, low = gl_first_tap(top, w->dh), high = gl_end_of_taps(top, w->dh, w->kh, w->high);
     const int64_t rows = high > low ? high - low : 0, start = job * w->wide_out * c;
     const float *const line = x + (job / w->high_out * w->high + top + low * w->dh) * w->wide * c, *const factors = weight + low * w->kw * own;
-    for (int64_t j = 0; j < w->wide_out;) {
+    const bool three = w->kw == 3 && w->sw == 1 && w->dw == 1 && w->pw == 1 && rows > 0 && rows <= 3;
+    if (three) gl_depthwise_rows(rows, w, line, factors, finish, start, y);
+    for (int64_t j = three ? w->wide_out : 0; j < w->wide_out;) {
       if (j > begin && j < end && j + 4 > end && end - 4 >= begin && finish->add == NULL) j = end - 4; /* some of them again */
       const int64_t left = j * w->sw - w->pw, at = start + j * c;
       if (j >= begin && j + 4 <= end) {
         const float *const from = line + left * c;
-        if (w->kw == 3 && w->sw == 1 && w->dw == 1) gl_depthwise_pixels(4, 3, true, w, from, rows, 3, factors, finish, at, y);
-        else if (w->kw == 3) gl_depthwise_pixels(4, 3, false, w, from, rows, 3, factors, finish, at, y);
-        else gl_depthwise_pixels(4, 0, false, w, from, rows, w->kw, factors, finish, at, y);
+        if (w->kw == 3) gl_depthwise_pixels(4, 3, w, from, rows, 3, factors, finish, at, y);
+        else gl_depthwise_pixels(4, 0, w, from, rows, w->kw, factors, finish, at, y);
         j += 4;
         continue;
       }
       const int64_t first = gl_first_tap(left, w->dw), last = gl_end_of_taps(left, w->dw, w->kw, w->wide), columns = last > first ? last - first : 0;
       const bool some = rows > 0 && columns > 0;
       const float *const from = some ? line + (left + first * w->dw) * c : x, *const own_factors = some ? factors + first * own : weight;
-      if (columns == 2) gl_depthwise_pixels(1, 2, false, w, from, some ? rows : 0, 2, own_factors, finish, at, y);
-      else gl_depthwise_pixels(1, 0, false, w, from, some ? rows : 0, columns, own_factors, finish, at, y);
+      if (columns == 2) gl_depthwise_pixels(1, 2, w, from, some ? rows : 0, 2, own_factors, finish, at, y);
+      else gl_depthwise_pixels(1, 0, w, from, some ? rows : 0, columns, own_factors, finish, at, y);
       ++j;
     }
     if (finish->activation != 0 && finish->activation != GL_RELU) gl_activate(finish->activation, y + start, w->wide_out * c);

@@ -151,10 +151,12 @@ GL_UNUSED static void gl_lstm_cell_@S(int64_t rows, int64_t size, const @T *gate
     for (int64_t i = 0; i < whole; i += GL_LANES) {
       gl_w sum[4];
       GL_UNROLL for (int k = 0; k < 4; ++k) sum[k] = GL_GET(a + k * size + i) + GL_GET(b + k * size + i);
-      const gl_w in = gl_sigmoid_of(sum[0]), keep = gl_sigmoid_of(sum[1]), fresh = gl_tanh_of(sum[2]), out = gl_sigmoid_of(sum[3]);
-      const gl_w state = keep * GL_GET(old + i) + in * fresh;
-      GL_PUT(s + i, state), GL_PUT(h + i, gl_tanh_of(state) * out);
-      if (acts != NULL) GL_PUT(g + i, in), GL_PUT(g + size + i, keep), GL_PUT(g + 2 * size + i, fresh), GL_PUT(g + 3 * size + i, out);
+      gl_w b_fresh, b_state;
+      const gl_w b_in = gl_below_sigmoid(sum[0]), b_keep = gl_below_sigmoid(sum[1]), b_out = gl_below_sigmoid(sum[3]);
+      const gl_w fresh = gl_tanh_parts(sum[2], &b_fresh), state = GL_GET(old + i) / b_keep + fresh / (b_fresh * b_in);
+      const gl_w shown = gl_tanh_parts(state, &b_state);
+      GL_PUT(s + i, state), GL_PUT(h + i, shown / (b_state * b_out));
+      if (acts != NULL) GL_PUT(g + i, 1.0f / b_in), GL_PUT(g + size + i, 1.0f / b_keep), GL_PUT(g + 2 * size + i, fresh / b_fresh), GL_PUT(g + 3 * size + i, 1.0f / b_out);
     }
 #endif
     GL_IVDEP for (int64_t i = whole; i < size; ++i) {
@@ -173,10 +175,11 @@ GL_UNUSED static void gl_gru_cell_@S(int64_t rows, int64_t size, const @T *gates
     const int64_t whole = GL_WHOLE_@S(size);
 #if GL_VECTORS_@S
     for (int64_t i = 0; i < whole; i += GL_LANES) {
-      const gl_w reset = gl_sigmoid_of(GL_GET(a + i) + GL_GET(b + i)), keep = gl_sigmoid_of(GL_GET(a + size + i) + GL_GET(b + size + i));
-      const gl_w fresh = gl_tanh_of(GL_GET(a + 2 * size + i) + reset * GL_GET(b + 2 * size + i));
-      GL_PUT(h + i, fresh + keep * (GL_GET(old + i) - fresh));
-      if (acts != NULL) GL_PUT(g + i, reset), GL_PUT(g + size + i, keep), GL_PUT(g + 2 * size + i, fresh);
+      gl_w b_fresh;
+      const gl_w b_reset = gl_below_sigmoid(GL_GET(a + i) + GL_GET(b + i)), b_keep = gl_below_sigmoid(GL_GET(a + size + i) + GL_GET(b + size + i));
+      const gl_w above = gl_tanh_parts(GL_GET(a + 2 * size + i) + GL_GET(b + 2 * size + i) / b_reset, &b_fresh), fresh = above / b_fresh;
+      GL_PUT(h + i, fresh + (GL_GET(old + i) - fresh) / b_keep);
+      if (acts != NULL) GL_PUT(g + i, 1.0f / b_reset), GL_PUT(g + size + i, 1.0f / b_keep), GL_PUT(g + 2 * size + i, fresh);
     }
 #endif
     GL_IVDEP for (int64_t i = whole; i < size; ++i) {

@@ -131,6 +131,18 @@ GL_INLINE gl_w gl_sigmoid_of(gl_w x) {
   const gl_w e = gl_exp_of(-gl_without_sign(x));
   return gl_chosen(x < 0.0f, e, gl_all(1.0f)) / (1.0f + e);
 }
+/* What cells of recurrent networks divide by and into: sigmoid(x) is 1 / b, tanh(x) is a / b. */
+GL_INLINE gl_w gl_below_sigmoid(gl_w x) {
+  gl_whole n;
+  const gl_w less = gl_minus_one_and(gl_limited(-x, -87.0f, 88.5f), &n), half = gl_powers(n - 1);
+  return 1.0f + 2.0f * gl_fused(half, less, half);
+}
+GL_INLINE gl_w gl_tanh_parts(gl_w x, gl_w *below) {
+  gl_whole n;
+  const gl_w less = gl_minus_one_and(2.0f * gl_limited(x, -10.0f, 10.0f), &n), power = gl_powers(n), above = gl_fused(power, less, power - 1.0f);
+  *below = above + 2.0f;
+  return above;
+}
 GL_INLINE gl_w gl_erfc_of(gl_w x) {
   const gl_w a = gl_limited(gl_without_sign(x), 0.0f, 10.1f), s = a * a;
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
