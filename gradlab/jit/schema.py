@@ -243,6 +243,7 @@ _KINDS: dict[Check, str] = {
     lambda value, _: isinstance(value, Device): "device source",
 }  # fmt: skip
 PARAMETERS: dict[str, Check] = {name: check for check, names in _KINDS.items() for name in names.split()}
+_GRIDS = ("grid_sample", "grid_sample_backward")
 OVERRIDES: dict[tuple[str, str], Check] = {
     ("about_mean", "divisor"): _number,
     ("var", "divisor"): _number,
@@ -257,6 +258,9 @@ OVERRIDES: dict[tuple[str, str], Check] = {
     ("diagonal_embed", "dim1"): lambda value, place: type(value) is int and 0 <= value <= place.rank,
     ("diagonal_embed", "dim2"): lambda value, place: type(value) is int and 0 <= value <= place.rank,
     ("permute", "dims"): lambda value, place: _dims_in_any_order(value, place) and len(value) == place.rank,
+    **{(name, "mode"): _one_of("bilinear", "nearest", "bicubic") for name in _GRIDS},
+    **{(name, "padding"): _one_of("zeros", "border", "reflection") for name in _GRIDS},
+    **{(name, "aligned"): _bool for name in _GRIDS},
     ("flip", "dims"): lambda value, place: _dims_in_any_order(value, place),
 }
 CALLS: dict[str, Callable[[Place], bool]] = {
