@@ -48,7 +48,7 @@ def axis(points: Any, n: int, mode: str, padding: str, aligned: bool) -> Axis:
             whole = [inside(floor + own(k - 1), n, padding, aligned)[0] for k in range(4)]
             shares, slopes = [_cubic(t, k) for k in range(4)], [_cubic_slope(t, k) * slope for k in range(4)]
     outside = [(w < 0) | (w > n - 1) if padding == "zeros" else None for w in whole]
-    pixels = [np.fmax(np.fmin(w, own(n - 1)), own(0)).astype(INT64) for w in whole]
+    pixels = [np.where(w > 0, np.minimum(w, own(n - 1)), own(0)).astype(INT64) for w in whole]  # 0 of NaN
     return Axis(pixels, outside, shares, slopes)
 
 

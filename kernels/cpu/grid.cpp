@@ -77,7 +77,9 @@ template <class T, int TAPS> struct Axis {
   }
 };
 
-constexpr int power(int base, int n) { return n == 0 ? 1 : base * power(base, n - 1); }
+constexpr int power(int root, int exponent) {
+  return exponent == 0 ? 1 : root * power(root, exponent - 1);
+}
 
 // The corners of a block of points: pixels (-1 outside) and weights; with slopes, the weights' slopes along each dimension.
 template <class T, int TAPS, int RANK, bool SLOPES> struct Corners {
@@ -95,22 +97,22 @@ template <class T, int TAPS, int RANK, bool SLOPES> struct Corners {
       axis[d].find(s, at, s.size[3 - RANK + d]);
     }
     int32_t least = 0;
-    for (int c = 0; c < COUNT; ++c) {
+    for (int corner = 0; corner < COUNT; ++corner) {
       int tap[RANK];
-      for (int d = RANK - 1, rest = c; d >= 0; --d, rest /= TAPS) tap[d] = rest % TAPS;
-      for (int64_t b = 0; b < BLOCK; ++b) pixel[c][b] = axis[0].pixel[tap[0]][b], weight[c][b] = axis[0].share[tap[0]][b];
+      for (int d = RANK - 1, rest = corner; d >= 0; --d, rest /= TAPS) tap[d] = rest % TAPS;
+      for (int64_t b = 0; b < BLOCK; ++b) pixel[corner][b] = axis[0].pixel[tap[0]][b], weight[corner][b] = axis[0].share[tap[0]][b];
       for (int d = 1; d < RANK; ++d) {
-        const int32_t n = int32_t(s.size[3 - RANK + d]);
+        const int32_t along = int32_t(s.size[3 - RANK + d]);
         for (int64_t b = 0; b < BLOCK; ++b) {
-          const int32_t before = pixel[c][b], own = axis[d].pixel[tap[d]][b];
-          pixel[c][b] = (before | own) < 0 ? -1 : before * n + own;
-          weight[c][b] *= axis[d].share[tap[d]][b];
+          const int32_t before = pixel[corner][b], own = axis[d].pixel[tap[d]][b];
+          pixel[corner][b] = (before | own) < 0 ? -1 : before * along + own;
+          weight[corner][b] *= axis[d].share[tap[d]][b];
         }
       }
-      for (int64_t b = 0; b < count; ++b) least |= pixel[c][b];
+      for (int64_t b = 0; b < count; ++b) least |= pixel[corner][b];
       if (!SLOPES) continue;
       for (int d = 0; d < RANK; ++d) {
-        T* const to = slope[SLOPES ? d : 0][SLOPES ? c : 0];
+        T* const to = slope[SLOPES ? d : 0][SLOPES ? corner : 0];
         for (int64_t b = 0; b < BLOCK; ++b) to[b] = axis[d].slope[tap[d]][b];
         for (int other = 0; other < RANK; ++other)
           if (other != d)
