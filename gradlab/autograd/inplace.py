@@ -168,17 +168,9 @@ def _count_of_a_local() -> int:
     return _count_of_an_argument(value)
 
 
-class _Holder:
-    value: object = None
-
-
-def _count_of_an_attribute() -> int:
-    holder = _Holder()
-    holder.value = object()
-    return getrefcount(holder.value)
-
-
-_HELD_BY_AN_ATTRIBUTE = _count_of_an_attribute()  # of an object that only an attribute holds
+_alone = Meta()
+_alone.version = Version()
+_HELD_BY_AN_ATTRIBUTE = getrefcount(_alone.version)  # of an object that only an attribute holds
 _HELD_HERE = _count_of_a_local()  # of an object that only a caller's variable holds; how Python counts depends on its version
 
 

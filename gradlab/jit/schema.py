@@ -217,8 +217,8 @@ def _squeezed(place: Place) -> bool:
 
 _SPATIAL = frozenset({"dilation", "kernel", "stride", "padding", "outputs", "size"})
 _KINDS: dict[Check, str] = {
-    _bool: "accumulate causal ceil_mode consecutive decoupled descending full include include_self inverse invert keepdim largest lower "
-           "maximize nesterov overlap pass_nan replacement reverse right rounds unitriangular upper wrap",
+    _bool: "accumulate aligned causal ceil_mode consecutive decoupled descending full include include_self inverse invert keepdim largest "
+           "lower maximize nesterov overlap pass_nan replacement reverse right rounds unitriangular upper wrap",
     _number: "alpha atol beta eps exponent hi high lo low p rate rtol scale slope start std step take keep threshold value mean",
     _int: "offset ignore_index diagonal",
     _count: "first k minlength n samples rows kind derivative",
@@ -260,7 +260,6 @@ OVERRIDES: dict[tuple[str, str], Check] = {
     ("permute", "dims"): lambda value, place: _dims_in_any_order(value, place) and len(value) == place.rank,
     **{(name, "mode"): _one_of("bilinear", "nearest", "bicubic") for name in _GRIDS},
     **{(name, "padding"): _one_of("zeros", "border", "reflection") for name in _GRIDS},
-    **{(name, "aligned"): _bool for name in _GRIDS},
     ("flip", "dims"): lambda value, place: _dims_in_any_order(value, place),
 }
 CALLS: dict[str, Callable[[Place], bool]] = {

@@ -20,29 +20,38 @@ def inside(at, n, padding, aligned):
     return at, slope
 
 
-def shares(point, n, mode, padding, aligned, step=0.0):
-    """What each of n pixels has in a point between -1 and 1."""
-    found = np.zeros(n)
-    at = (point + 1) * (n - 1) / 2 if aligned else (point + 1) * n / 2 - 0.5
-    if mode != "bicubic":
-        at, slope = inside(at, n, padding, aligned)
-        at += step * slope * (n - 1 if aligned else n) / 2
+def slope_of(distance, mode):
+    """The derivative of a tap's weight by its distance."""
+    d = abs(distance)
+    if mode == "bilinear":
+        found = -1.0 if d < 1 else 0.0
     else:
-        at += step * (n - 1 if aligned else n) / 2
+        found = 3.75 * d**2 - 4.5 * d if d <= 1 else -2.25 * d**2 + 7.5 * d - 6 if d < 2 else 0.0
+    return found * np.sign(distance)
+
+
+def shares(point, n, mode, padding, aligned):
+    """What each of n pixels has in a point between -1 and 1, and the derivatives of that."""
+    found, slopes = np.zeros(n), np.zeros(n)
+    at, slope = (point + 1) * (n - 1) / 2 if aligned else (point + 1) * n / 2 - 0.5, (n - 1 if aligned else n) / 2
+    if mode != "bicubic":
+        at, bent = inside(at, n, padding, aligned)
+        slope *= bent
     for tap in [round(at)] if mode == "nearest" else range(int(np.floor(at)) - 1, int(np.floor(at)) + 3):
         weight = 1 if mode == "nearest" else linear_weight(at - tap) if mode == "bilinear" else cubic_weight(at - tap, -0.75)
-        pixel = inside(tap, n, padding, aligned)[0] if mode == "bicubic" else tap
-        if 0 <= pixel < n and weight:
-            found[int(pixel)] += weight
-    return found
+        pixel = int(inside(tap, n, padding, aligned)[0] if mode == "bicubic" else tap)
+        if 0 <= pixel < n:
+            found[pixel] += weight
+            slopes[pixel] += 0 if mode == "nearest" else slope * slope_of(at - tap, mode)
+    return found, slopes
 
 
-def weights(x, grid, point, how, moved=-1, step=0.0):
-    """What each pixel of an image has in one point. One coordinate is moved."""
+def weights(x, grid, point, how, moved=-1):
+    """What each pixel of an image has in one point; or the derivative of that by one coordinate."""
     found = np.ones(())
     for d, n in enumerate(x.shape[2:]):
         k = grid.shape[-1] - 1 - d
-        found = np.multiply.outer(found, shares(grid[point][k], n, **how, step=step if moved == k else 0.0))
+        found = np.multiply.outer(found, shares(grid[point][k], n, **how)[int(moved == k)])
     return found
 
 
@@ -53,19 +62,17 @@ def points(grid):
 def grid_sample(x, grid, **how):
     y = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
     for n, *at in points(grid):
-        y[(n, slice(None), *at)] = (x[n] * weights(x, grid, (n, *at), how)).reshape(x.shape[1], -1).sum(1)
+        y[(n, slice(None), *at)] = (x[n] * weights(x, grid, (n, *at), how)).sum(tuple(range(1, x.ndim - 1)))
     return y
 
 
 def grid_sample_backward(g, x, grid, **how):
-    dx, dgrid, step = np.zeros(x.shape), np.zeros(grid.shape), 1e-5
+    dx, dgrid = np.zeros(x.shape), np.zeros(grid.shape)
     for n, *at in points(grid):
         above = g[(n, slice(None), *at)].reshape(-1, *(1,) * (x.ndim - 2))
         dx[n] += above * weights(x, grid, (n, *at), how)
-        if how["mode"] != "nearest":
-            for k in range(grid.shape[-1]):
-                high, low = (weights(x, grid, (n, *at), how, k, sign * step) for sign in (1, -1))
-                dgrid[(n, *at, k)] = (above * x[n] * (high - low)).sum() / (2 * step)
+        for k in range(grid.shape[-1]):
+            dgrid[(n, *at, k)] = (above * x[n] * weights(x, grid, (n, *at), how, k)).sum()
     return dx, dgrid
 
 

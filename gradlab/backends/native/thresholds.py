@@ -36,7 +36,7 @@ ROWS = {
     **dict.fromkeys(("lstm_sequence_backward", "gru_sequence_backward", "rnn_sequence_backward"), 1),
     **dict.fromkeys(("matmul", "linear"), 1 << 14),
     **dict.fromkeys(("quantized_linear", "quantized_linear4", "quantized_convolution"), 1),
-    **dict.fromkeys(("dropout", "bernoulli", "random_uniform"), 1),
+    **dict.fromkeys(("dropout", "bernoulli", "random_uniform", "random_normal", "random_integers"), 1),
     **dict.fromkeys(("cat", "flip"), 1),
     **dict.fromkeys(("pad", "slice_backward", "slice_scatter"), 1 << 10),
     **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1),
