@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import cProfile
+import sys
 
 import numpy as np
 import pytest
@@ -278,3 +280,14 @@ def test_results_in_the_graph_of_the_caller():
         for a, b in zip(*grads):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
     assert run(x * 1, scale)[0]["loss"].grad_fn.name() == "CompiledBackward0"
+
+
+def test_a_profiler_goes_on_behind_a_trace():
+    profiler = cProfile.Profile()
+    step = gl.compile(lambda x: (x * 2).sum())
+    profiler.enable()
+    results = [step(gl.ones(3) * i).item() for i in range(4)]
+    after = [sorted([3, 1, 2]) for _ in range(7)]
+    profiler.disable()
+    assert results == [0, 6, 12, 18] and after and sys.getprofile() is None
+    assert next(line for line in profiler.getstats() if "sorted" in str(line.code)).callcount >= 7

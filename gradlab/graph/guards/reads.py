@@ -74,7 +74,7 @@ class Reads:
         self.why, self.filled = "", True  # what was met that cannot be in a program; whether `changed` found nothing but filled caches
         self._iterators = Iterators()
         self._names: dict[int, set[Any]] = {}  # of a module, by its id, what followed code takes by name
-        self._contents: dict[int, tuple[Any, Any]] = {}  # containers that were read, and shallow copies
+        self._contents: dict[int, tuple[Any, Any, Any]] = {}  # containers that were read, shallow copies, and whose attributes they are
         self._kinds: dict[CodeType, int] = {}  # what a call of some code may tell
         self._selves, self._kept = set[int](), list[Any]()  # what was met, by id, and kept alive
         self._functions: dict[CodeType, list[FunctionType]] = {}  # functions from before the trace; closures may share their code
@@ -96,7 +96,9 @@ class Reads:
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.setprofile(self._before)
+        sys.setprofile(self._before if callable(self._before) else None)
+        if not callable(self._before or id):  # cProfile's object (until Python 3.11), which sets itself alone
+            self._before.enable()
         self.following.stop()
         self._iterators.clear()
 
@@ -151,12 +153,13 @@ class Reads:
         """An object whose method runs, or whose attributes are read."""
         self._selves.add(id(owner))
         self._kept.append(owner)
+        if isinstance(owner, LRScheduler):
+            self._note(owner, ("__dict__",), type(owner).__name__, owner.__dict__)
+            owner = owner.__dict__.get("optimizer")  # whose settings it changes
         if isinstance(owner, Module) and "_hooked" in owner.__dict__:  # else it is only being made
             self._picture_module(owner)
         elif isinstance(owner, Optimizer):
             self._picture_optimizer(owner)
-        elif isinstance(owner, LRScheduler):
-            self._note(owner, ("__dict__",), type(owner).__name__, owner.__dict__)
 
     def _picture_module(self, module: Module) -> None:
         known = module.__dict__
@@ -166,7 +169,7 @@ class Reads:
         for value in plain.values():
             self._note_function(value)
             if is_instance(value) and not isinstance(value, Module):
-                self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy()))
+                self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy(), value))
         if known["_hooked"]:
             for table in HOOKS:
                 for hook in known[table].values():
@@ -174,7 +177,7 @@ class Reads:
 
     def _picture_optimizer(self, optimizer: Optimizer) -> None:
         state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
-        self.optimizers[id(optimizer)] = (optimizer, state, [dict(g) for g in optimizer.param_groups])
+        self.optimizers.setdefault(id(optimizer), (optimizer, state, [dict(g) for g in optimizer.param_groups]))
 
     def _note_function(self, value: Any) -> None:
         while isinstance(value, MethodType):
@@ -309,17 +312,16 @@ class Reads:
             picture = self._picture(value, whole)
             self.chains[key] = (root, label, value, picture)
             if isinstance(value, MUTABLE):
-                self._contents.setdefault(id(value), (value, copied(value)))
+                self._contents.setdefault(id(value), (value, copied(value), root if path[-1] == "__dict__" else value))
             elif whole and not is_plain(value) and type(picture) is not Same and attributes(value) is not None:
-                self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy()))
+                self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy(), value))
 
     def _picture(self, value: Any, whole: bool) -> Any:
         return freeze(value, without=self._held) if whole else Same(value)
 
     def _within_held(self, root: Any, path: tuple[Any, ...]) -> bool:
         """Whether a path goes through, or ends at, a place that is an argument of the program."""
-        places = (place_at(root, path[: i + 1], "") for i in range(len(path)))
-        return any(place is not None and place.number in self._held for place in places)
+        return any(p is not None and p.number in self._held for i in range(len(path)) for p in [place_at(root, path[: i + 1], "")])
 
     # ------------------------------------------------------------ afterwards
 
@@ -337,7 +339,7 @@ class Reads:
             self._bound[place.number] = place
             return
         inside: Any = now if type(now) is dict else attributes(now)
-        before = self._contents.get(id(inside), (None, {}))[1] if now is was and type(inside) is dict else {}
+        before = self._contents.get(id(inside), (None, {}, None))[1] if now is was and type(inside) is dict else {}
         changed = [k for k in before if inside.get(k, GONE) is not before[k]] if before and inside.keys() == before.keys() else []
         if changed and all(can_be_bound(before[k], inside[k]) for k in changed):
             self._bound.update((p.number, p) for p in (Held(inside, k, f"{label}.{k}", k) for k in changed))
@@ -353,10 +355,10 @@ class Reads:
                 self._change(label, place_at(root, path, label), was, value)
                 if value is not was:
                     put_back(root, path, was)
-        for container, before in self._contents.values():
+        for container, before, owner in self._contents.values():
             if self._held and isinstance(container, dict):
                 before.update({k: v for k, v in items(container) if (id(container), k) in self._held})
-            if not alike(container, before) and not self.young(container):
+            if not alike(container, before) and not self.young(owner):
                 refill(container, before)
         for module, plain, tables in self.modules.values():
             for key, was, now in changes_of(module, plain, tables, self._held):

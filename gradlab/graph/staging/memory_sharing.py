@@ -12,6 +12,7 @@ import numpy as np
 from gradlab.autograd.base import LEAF
 from gradlab.graph.ir.graph import Graph, Value
 from gradlab.graph.staging.symbol import TraceError
+from gradlab.spec import Spec
 
 _MOST = 1000  # candidates that NumPy tries before interleaved arrays count as sharing
 
@@ -73,6 +74,18 @@ class Recorded(Eager):
     def holds(self, given: Sequence[Any]) -> bool:
         """Whether it is one in a call with these tensors, too."""
         return self.argument < len(given) and given[self.argument]._edge not in (None, LEAF)
+
+
+class Exchanged(Eager):
+    """A tensor from outside is to hold an array of another shape or dtype, which its memory has no room for."""
+
+    advice = "return the new tensor, or let an attribute hold it"
+
+    def __init__(self, before: Spec, after: Spec) -> None:
+        super().__init__(
+            f"the function sets the .data of a tensor from outside, of shape {before.shape} and {before.dtype}, to one of shape "
+            f"{after.shape} and {after.dtype}, and a program writes into the memory that is there"
+        )
 
 
 class Graded(Eager):

@@ -17,6 +17,7 @@ from gradlab.autograd.record import wrap
 from gradlab.backends.cpu import number_spec
 from gradlab.device import CPU, Device
 from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.staging.memory_sharing import Exchanged
 from gradlab.graph.staging.symbol import Symbol, TraceError
 from gradlab.graph.staging.symbol_strides import Layout, distance, made, outside, viewed
 from gradlab.layout import NOT_TRACED
@@ -197,6 +198,8 @@ class Tracer:
         if key is not None and not is_writable(self._state[key][0]):
             raise errors.not_writable("writing in place", old.shape)
         new = self.lift(array)
+        if key is not None and (new.shape, new.dtype) != (old.shape, old.dtype):  # `x.data = …` alone asks for that
+            raise Exchanged(spec_of(old), spec_of(new))
         if new.id in self._home or new.id in self._first:  # one value in two places: a copy of its own
             new = self.run(clone, [new], {})
         new = self.lying_as(new, old)
