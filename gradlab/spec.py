@@ -134,6 +134,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) or getattr(value, "ndim", None) == 0
 
 
+def as_number(value: Any) -> Any:
+    """A number that may have come as an array or a tensor without dimensions, as Python's; what is none as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 else value
+
+
 def none(dims: Any) -> bool:
     """Whether `dims` names dimensions, but none of them."""
     return isinstance(dims, (tuple, list)) and not dims

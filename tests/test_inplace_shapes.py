@@ -225,6 +225,22 @@ def test_a_view_with_other_data_is_on_its_own():
     assert x.tolist() == [5.0] * 4 and v.tolist() == [1.0] * 2
 
 
+def test_turning_again_and_again_keeps_nothing():
+    """A tensor that nobody has views of does not remember its former shapes; one with views goes on reaching them."""
+    x = gl.ones(2, 3)
+    for _ in range(51):
+        x.t_().unsqueeze_(0).squeeze_(0).transpose_(0, 1).t_()
+    assert x._meta.base is None and not x._meta.chain and x.shape == (3, 2)
+    views = [x[0], x.detach()[1]]
+    x.t_().mul_(2)
+    assert x.shape == (2, 3) and [v.tolist() for v in views] == [[2.0, 2.0]] * 2
+    a = gl.ones(2, 3, requires_grad=True)
+    y = a * 1
+    y.t_().t_().t_().mul_(a.t())
+    y.sum().backward()
+    assert y.shape == (3, 2) and a.grad.tolist() == [[2.0] * 3] * 2
+
+
 # ---------------------------------------------------------------- inference tensors
 
 MADE = {

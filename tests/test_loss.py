@@ -329,3 +329,25 @@ class TestAdaptive:
         for x, target in ((gl.ones(2, 8), gl.tensor([1])), (gl.ones(8), gl.tensor([1])), (gl.ones(1, 1, 8), gl.tensor([[1]]))):
             with pytest.raises(RuntimeError, match="expected an input"):
                 loss(x, target)
+
+
+def test_zero_times_infinity_is_nothing():
+    """Where a target is 0, neither the value nor a gradient is NaN: a class that cannot be, a count of 0."""
+    logits = gl.tensor([[0.0, -float("inf"), 0.0]], requires_grad=True)
+    loss = F.cross_entropy(logits, gl.tensor([[0.5, 0.0, 0.5]]))
+    loss.backward()
+    assert loss.item() == pytest.approx(0.693147, abs=1e-6) and logits.grad.tolist() == [[0.0, 0.0, 0.0]]
+    counts = gl.tensor([0.0, 1.0, 3.0], requires_grad=True)
+    F.poisson_nll_loss(gl.zeros(3), counts, full=True, reduction="sum").backward()
+    assert counts.grad.tolist() == pytest.approx([0.0, 0.0, np.log(3) + 1 / 6], abs=1e-6)
+    shares = gl.tensor([0.0, 0.25, 0.75], requires_grad=True)
+    F.kl_div(gl.zeros(3), shares, reduction="sum").backward()
+    assert shares.grad.tolist() == pytest.approx([0.0, 1 + np.log(0.25), 1 + np.log(0.75)], abs=1e-6)
+
+
+def test_the_mean_that_is_no_divergence_is_told_of_once_asked_for():
+    for options, told in (({}, 1), ({"reduction": "batchmean"}, 0), ({"reduce": True}, 0), ({"reduction": "sum"}, 0)):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            F.kl_div(gl.zeros(1, 2), gl.ones(1, 2), **options)
+        assert sum("batchmean" in str(w.message) for w in found) == told

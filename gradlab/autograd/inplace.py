@@ -168,6 +168,9 @@ def _count_of_a_local() -> int:
     return _count_of_an_argument(value)
 
 
+_alone = Meta()
+_alone.version = Version()
+_HELD_BY_AN_ATTRIBUTE = getrefcount(_alone.version)  # of an object that only an attribute holds
 _HELD_HERE = _count_of_a_local()  # of an object that only a caller's variable holds; how Python counts depends on its version
 
 
@@ -341,6 +344,7 @@ def _put_back(source: Any, value: Any, chain: Sequence[tuple[Op, dict[str, Any]]
 def turn(name: str, target: Differentiable, op: Op, params: dict[str, Any]) -> Any:
     """Make `target` what a view row makes of it, in the same memory: `t_`, `squeeze_` and their like.
 
+    The callers have looked at the parameters.
     Views of it stay what they were. If there may be any, the target becomes a view of what it was, so writes go on reaching all of them.
     """
     mode = current()
@@ -348,14 +352,18 @@ def turn(name: str, target: Differentiable, op: Op, params: dict[str, Any]) -> A
     array, edge, meta = target._array, target._edge, meta_of(target)
     if mode.tracer is not None and type(array) is not Batched and mode.tracer.outside(target):
         raise RuntimeError(f"{name}: a tensor from outside a trace cannot get another shape inside it; use the out-of-place form")
-    shared = meta.version is not None and meta.base is None
+    shared = meta.base is None and meta.version is not None and getrefcount(meta.version) > _HELD_BY_AN_ATTRIBUTE
     version = version_of(target)
-    # A computed tensor stays in its graph whatever the mode: its gradient has to be turned back.
-    token = enter(mode.replace(recording=edge is not None and edge is not LEAF and not meta.quiet))
-    try:
-        result = op.call(alias(target), **params)  # type: ignore[misc]
-    finally:
-        leave(token)
+    in_graph = edge is not None and edge is not LEAF and not meta.quiet
+    if type(array) is np.ndarray and not in_graph and not mode.special:
+        made, result = op.cpu(array, **params), None
+    else:  # A computed tensor stays in its graph whatever the mode: its gradient has to be turned back.
+        token = enter(mode.replace(recording=in_graph))
+        try:
+            result = op.call(alias(target), **params)  # type: ignore[misc]
+        finally:
+            leave(token)
+        made = result._array
     if meta.base is not None:
         meta.chain = (*meta.chain, (op, params))
     elif shared and edge is not LEAF:
@@ -366,10 +374,11 @@ def turn(name: str, target: Differentiable, op: Op, params: dict[str, Any]) -> A
     meta.seen = version.written
     if edge is LEAF:
         meta.turned = version.written
-    target._array = result._array
+    target._array = made
     if edge is not LEAF:
-        move_retained(target, result._edge)
-        target._edge = result._edge
+        now = None if result is None else result._edge
+        move_retained(target, now)
+        target._edge = now
     return target
 
 

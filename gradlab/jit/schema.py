@@ -217,8 +217,8 @@ def _squeezed(place: Place) -> bool:
 
 _SPATIAL = frozenset({"dilation", "kernel", "stride", "padding", "outputs", "size"})
 _KINDS: dict[Check, str] = {
-    _bool: "accumulate causal ceil_mode consecutive decoupled descending full include include_self inverse invert keepdim largest lower "
-           "maximize nesterov overlap pass_nan replacement reverse right rounds unitriangular upper wrap",
+    _bool: "accumulate aligned causal ceil_mode consecutive decoupled descending full include include_self inverse invert keepdim largest "
+           "lower maximize nesterov overlap pass_nan replacement reverse right rounds unitriangular upper wrap",
     _number: "alpha atol beta eps exponent hi high lo low p rate rtol scale slope start std step take keep threshold value mean",
     _int: "offset ignore_index diagonal",
     _count: "first k minlength n samples rows kind derivative",
@@ -243,6 +243,7 @@ _KINDS: dict[Check, str] = {
     lambda value, _: isinstance(value, Device): "device source",
 }  # fmt: skip
 PARAMETERS: dict[str, Check] = {name: check for check, names in _KINDS.items() for name in names.split()}
+_GRIDS = ("grid_sample", "grid_sample_backward")
 OVERRIDES: dict[tuple[str, str], Check] = {
     ("about_mean", "divisor"): _number,
     ("var", "divisor"): _number,
@@ -257,6 +258,8 @@ OVERRIDES: dict[tuple[str, str], Check] = {
     ("diagonal_embed", "dim1"): lambda value, place: type(value) is int and 0 <= value <= place.rank,
     ("diagonal_embed", "dim2"): lambda value, place: type(value) is int and 0 <= value <= place.rank,
     ("permute", "dims"): lambda value, place: _dims_in_any_order(value, place) and len(value) == place.rank,
+    **{(name, "mode"): _one_of("bilinear", "nearest", "bicubic") for name in _GRIDS},
+    **{(name, "padding"): _one_of("zeros", "border", "reflection") for name in _GRIDS},
     ("flip", "dims"): lambda value, place: _dims_in_any_order(value, place),
 }
 CALLS: dict[str, Callable[[Place], bool]] = {

@@ -22,6 +22,7 @@ from gradlab.ops import (
     fused,
     gamma,
     gather,
+    grid,
     incomplete,
     indexing,
     layout,
@@ -56,8 +57,9 @@ from gradlab.ops import (
 
 FAMILIES: tuple[ModuleType, ...] = (
     activation, airy, attention, bessel, collective, complex, conv, creation, cylinder, eigen, elementwise, factorization, fourier, fused,
-    gamma, gather, incomplete, indexing, layout, ldl, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, polynomial,
-    pool, quantized, random, recurrent, reduction, residual, scan, sequences, softmax, solve, sort, sparse, special, vision, zeta,
+    gamma, gather, grid, incomplete, indexing, layout, ldl, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants,
+    polynomial, pool, quantized, random, recurrent, reduction, residual, scan, sequences, softmax, solve, sort, sparse, special, vision,
+    zeta,
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from gradlab.autograd.mode import lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, needs_floating
 from gradlab.named_errors import explain, named_functions
-from gradlab.spec import ShapeError, normalize_dim
+from gradlab.spec import ShapeError, as_number, normalize_dim
 from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.rounding import rounds_once
@@ -96,7 +96,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     >>> gl.celu(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.6321,  0.0000,  2.0000])
     """
-    if alpha == 0:
+    if (alpha := as_number(alpha)) == 0:
         raise RuntimeError("celu: alpha cannot be 0")
     return _elu(input, alpha=float(alpha), scale=1.0, slope=1.0 / alpha)
 

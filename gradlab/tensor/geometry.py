@@ -13,6 +13,7 @@ from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.norms import vector_norm
 from gradlab.tensor.reduction import amax
 from gradlab.tensor.rounding import rounds_once
+from gradlab.tensor.shape import stack
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -42,9 +43,8 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = N
     dim = normalize_dim(dim, len(shape))
     if not shape or input._array.shape[dim] != 3 or other._array.shape[dim] != 3:
         raise RuntimeError(f"cross: three numbers along dimension {dim}, got shapes {input._array.shape} and {other._array.shape}")
-    a: Any = input
-    b: Any = other
-    result = a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
+    (a0, a1, a2), (b0, b1, b2) = input.unbind(dim), other.unbind(dim)
+    result = stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], dim)
     return result if out is None else into("cross", out, result)
 
 

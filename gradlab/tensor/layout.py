@@ -245,7 +245,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     tensor([[1, 0],
             [0, 2]])
     """
-    shape = input._array.shape
+    shape, offset = input._array.shape, whole(offset)
     if not shape:
         raise RuntimeError("diag_embed: at least one dimension")
     a, b = _two("diag_embed", dim1, dim2, len(shape) + 1)

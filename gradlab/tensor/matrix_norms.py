@@ -10,7 +10,7 @@ from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF, INEXACT, as_numpy, promote
 from gradlab.named_errors import named_functions
-from gradlab.spec import ShapeError, is_number, normalize_dim, normalize_dims, reduced_shape
+from gradlab.spec import ShapeError, as_number, is_number, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import norms
 from gradlab.tensor.common_arguments import either, into
 from gradlab.tensor.rounding import once, rounds_once
@@ -50,7 +50,7 @@ def vector_norm(
     dim = dim if axis is None else either("linalg.vector_norm", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     input = _floating("vector_norm", input, dtype)
-    ord = ord.item() if getattr(ord, "ndim", None) == 0 else ord
+    ord = as_number(ord)
     if isinstance(ord, (bool, str)) or not isinstance(ord, (int, float)):
         raise RuntimeError(f"vector_norm: ord is a number, not {ord!r}; matrix norms are matrix_norm's")
     shape = input._array.shape

@@ -167,7 +167,7 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
         assert write is not None
         refresh(input)
         src, start = src.to(array.dtype), 0 if type(array) is Batched else offset(input)
-        first = start if storage_offset is None else storage_offset
+        first = start if storage_offset is None else whole(storage_offset)
         order = dense_order(array.shape, array.strides, array.dtype.itemsize)
         if order is not None and first >= start:
             copy = input if array.flags.c_contiguous else permute(input, order)

@@ -14,7 +14,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, finfo, needs_floating
 from gradlab.named_errors import explain, flag, named_functions
-from gradlab.spec import ShapeError, normalize_dim, normalize_dims
+from gradlab.spec import ShapeError, as_number, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.rounding import rounds_once
@@ -141,7 +141,7 @@ def norm(
             return values if out is None else into("norm", out, values)
         if p is None or p == "fro":
             p = 2.0
-        p = p.item() if getattr(p, "ndim", None) == 0 else p
+        p = as_number(p)
         if not isinstance(p, (int, float)):
             raise ValueError(f'norm: p is a number, "fro" or "nuc", not {p!r}; linalg.matrix_norm has the norms of matrices')
         dims = dims_of("norm", x, dim)

@@ -54,9 +54,6 @@ _rows = ops.random
 _bernoulli, _poisson, _multinomial, _normal_of = map(bind, (_rows.bernoulli, _rows.poisson, _rows.multinomial, _rows.normal_of))
 
 
-# ---------------------------------------------------------------- tensors of random numbers
-
-
 def _shape(values: tuple[Any, ...]) -> tuple[int, ...]:
     shape = sizes(values)
     if shape and min(shape) < 0:
@@ -64,7 +61,7 @@ def _shape(values: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _words(kind: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+def words_of(kind: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     size = prod(shape)
     if kind == "normal":
         return (size + 1) // 2 * 2
@@ -72,8 +69,9 @@ def _words(kind: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 
 LARGE = 1 << 15  # elements that threads share
-_KINDS = {kind: getattr(_rows, f"random_{kind}") for kind in ("uniform", "normal", "integers", "exponential", "permutation")}
+KINDS = {kind: getattr(_rows, f"random_{kind}") for kind in ("uniform", "normal", "integers", "exponential", "permutation")}
 WHOLE = frozenset({"integers", "permutation"})
+SHARED = frozenset({"uniform", "normal", "integers"})
 _device = functools.lru_cache(maxsize=64)(Device)  # of a name
 
 
@@ -84,14 +82,14 @@ def make(
     if device.type == "cpu" and (dtype is FLOAT32 or dtype is FLOAT64 or (dtype is INT64 and kind in WHOLE)):
         source = undisturbed(generator)
         if source is not None:
-            row = _KINDS[kind]
-            if kind == "uniform" and prod(shape) >= LARGE and row.pays != NEVER:
+            row = KINDS[kind]
+            if kind in SHARED and prod(shape) >= LARGE and row.pays != NEVER:
                 made = by_kernel(row, (source.state_array(),), {"shape": shape, "dtype": dtype, "offset": 0, **params})
                 if made is not None:
-                    source.advance(_words(kind, shape, dtype))
+                    source.advance(words_of(kind, shape, dtype))
                     return wrap(made)
             y = np.empty(shape, dtype)
-            row.quietly((source._seed, source.advance(_words(kind, shape, dtype))), y, shape=shape, dtype=dtype, offset=0, **params)
+            row.quietly((source._seed, source.advance(words_of(kind, shape, dtype))), y, shape=shape, dtype=dtype, offset=0, **params)
             return wrap(y)
     if dtype in COMPLEX:
         if kind not in ("normal", "uniform"):
@@ -101,8 +99,8 @@ def make(
         parts: Any = make(kind, (*shape, 2), real_of(dtype), device, generator, **own)
         found: Any = complex(parts.select(-1, 0), parts.select(-1, 1))
         return found + mean if mean else found
-    state, offset = draw(generator, _words(kind, shape, dtype), device)
-    return apply(_KINDS[kind], (state,), {"shape": shape, "dtype": dtype, "offset": offset, **params})
+    state, offset = draw(generator, words_of(kind, shape, dtype), device)
+    return apply(KINDS[kind], (state,), {"shape": shape, "dtype": dtype, "offset": offset, **params})
 
 
 def _place(device: Any, generator: Generator | None) -> Device:
@@ -158,13 +156,19 @@ def randn(
 
 
 def integers(name: str, low: int, high: int, shape: Any, dtype: np.dtype[Any], device: Device, generator: Generator | None) -> Tensor:
+    low, high = fitting(name, low, high, dtype)
+    return make("integers", shape, dtype, device, generator, low=low, high=high)
+
+
+def fitting(name: str, low: Any, high: Any, dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The ends of a range of integers. RuntimeError where it is empty, or the dtype does not hold all of it."""
     low, high = whole(low), whole(high)
     if low >= high:
         raise RuntimeError(f"{name}: there is no integer from {low} up to, but not including, {high}")
     first, last = limits(dtype)
     if low < first or high - 1 > last:
         raise RuntimeError(f"{name}: integers from {low} to {high - 1} do not fit {from_numpy(dtype)} (it holds {first} to {last} exactly)")
-    return make("integers", shape, dtype, device, generator, low=low, high=high)
+    return low, high
 
 
 @functools.cache
@@ -383,7 +387,7 @@ def normal(
     like: Any = tensors[0]
     mean, std = (x if isinstance(x, Differentiable) else like.new_full((), x, dtype=FLOAT64) for x in (mean, std))
     shape = broadcast_shapes(mean._array.shape, std._array.shape)
-    state, offset = draw(generator, _words("normal", shape, chosen), like.device)
+    state, offset = draw(generator, words_of("normal", shape, chosen), like.device)
     return _normal_of(mean, std, state, dtype=chosen, offset=offset)
 
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd import inplace
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current
 from gradlab.dtype import ALL, COMPLEX, FLOAT64, FLOATING, INEXACT, needs_floating
-from gradlab.tensor.generator import Generator
-from gradlab.tensor.in_place_methods import assign
+from gradlab.tensor.generator import Generator, undisturbed
+from gradlab.tensor.in_place_methods import assign, ordinary
 
 if TYPE_CHECKING:
     pass
-from gradlab.tensor.random import bernoulli, integers, limits, make, multinomial, not_negative, trials
+from gradlab.tensor.random import KINDS, bernoulli, fitting, limits, make, multinomial, not_negative, trials, words_of
 
 REAL = frozenset(d.dtype for d in ALL) - COMPLEX
 
@@ -43,7 +43,7 @@ class RandomMethods(Differentiable):
         """
         if not low <= to:
             raise RuntimeError(f"uniform_: the range from {low} to {to} is empty")
-        return _fill("uniform_", self, lambda: _like(self, "uniform", generator, low=float(low), high=float(to)), INEXACT)
+        return _filled("uniform_", self, "uniform", generator, INEXACT, low=float(low), high=float(to))
 
     def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
         """Normally distributed.
@@ -52,7 +52,7 @@ class RandomMethods(Differentiable):
         tensor([5., 5.])
         """
         not_negative("normal_", "std", std)
-        return _fill("normal_", self, lambda: _like(self, "normal", generator, mean=float(mean), std=float(std)), INEXACT)
+        return _filled("normal_", self, "normal", generator, INEXACT, mean=float(mean), std=float(std))
 
     def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
         """Exponentially distributed with rate `lambd`.
@@ -62,7 +62,7 @@ class RandomMethods(Differentiable):
         """
         if not lambd > 0:
             raise RuntimeError(f"exponential_: the rate is above zero, got {lambd}")
-        return _fill("exponential_", self, lambda: _like(self, "exponential", generator, rate=float(lambd)))
+        return _filled("exponential_", self, "exponential", generator, rate=float(lambd))
 
     def log_normal_(self, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Any:
         """e to the power of normally distributed numbers of that mean and standard deviation.
@@ -127,13 +127,34 @@ class RandomMethods(Differentiable):
         tensor([5., 5.])
         """
         target: Any = self
+        if target._array.dtype not in REAL:
+            return _fill("random_", self, target.clone, REAL)  # refused there
         if low is not None and to is None:
             low, to = 0, low
         first, last = low or 0, limits(self._array.dtype)[1] + 1 if to is None else to
-        dtype = self._array.dtype
-        return _fill(
-            "random_", self, lambda: integers("random_", first, last, target.shape, dtype, target.device, generator), REAL
-        )
+        first, last = fitting("random_", first, last, target._array.dtype)
+        return _filled("random_", self, "integers", generator, REAL, low=first, high=last)
+
+
+def _drawn_here(target: Any, kind: str, generator: Generator | None, **params: Any) -> bool:
+    """Draw numbers into the memory of a small tensor for which a write is nothing but that; False, nothing being done, for others."""
+    if not ordinary(target):
+        return False
+    source = undisturbed(generator)
+    if source is None:
+        return False
+    y = target._array
+    state = source._seed, source.advance(words_of(kind, y.shape, y.dtype))
+    KINDS[kind].quietly(state, y, shape=y.shape, dtype=y.dtype, offset=0, **params)
+    inplace.written(version_of(target))
+    return True
+
+
+def _filled(name: str, tensor: Any, kind: str, generator: Generator | None, kinds: frozenset[Any] = FLOATING, **params: Any) -> Any:
+    """Fill with the numbers that the row `random_<kind>` makes."""
+    if _drawn_here(tensor, kind, generator, **params):
+        return tensor
+    return _fill(name, tensor, lambda: _like(tensor, kind, generator, **params), kinds)
 
 
 def _like(tensor: Any, kind: str, generator: Generator | None, dtype: Any = None, **params: Any) -> Any:

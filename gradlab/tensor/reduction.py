@@ -14,7 +14,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, wrap
 from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, UINT8, get_default_dtype, needs_floating
 from gradlab.named_errors import explain, flag, named_functions
-from gradlab.spec import count, none, normalize_dim, normalize_dims
+from gradlab.spec import as_number, count, none, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.creation import tensor
@@ -295,6 +295,7 @@ def var(
         return result if out is None else into("var", out, result)
     dims = _dims("var", input, dim)
     n = count([input._array.shape[d] for d in dims])
+    correction = as_number(correction)
     divisor = (n - correction) * 1.0 if n > correction else 0.0
     if dims and type(input._array) is np.ndarray and input._array.dtype in FLOATING and not current().special:
         result = _var(input, dim=dims, keepdim=keepdim, divisor=divisor)

@@ -58,6 +58,7 @@ REVIEWED: dict[str, dict[str, str]] = {
     "direct_weight_gradient.cpp": {r"q\.own \* s\.y\.step\[1\]": "64 bits: steps are int64_t"},
     "direct_weight_gradient.h": {r"R \* W": TILE, r"j \* s\.step\[1\]": "64 bits: steps are int64_t"},
     "gemm.c": {r"r \* panels": TILE},
+    "grid.cpp": {r"before \* along": "images have fewer than 2^31 pixels (lowerings/grid.py)"},
     "integer_products.h": {r"\(int32_t\)a\[i\] \* b\[i\]": "of two bytes"},
     "integer_windows.h": {r"from\[.*\] \* factor": "of two bytes"},
     "loss.cu": {r"line \* n|static_cast<unsigned>\(outer\) \* static_cast<unsigned>\(classes\)": PART},

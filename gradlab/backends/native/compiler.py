@@ -30,6 +30,7 @@ FLAGS = (
 # Generated loops keep every rounding: x*x - x*x has to be 0 here as in eager mode. The kernels written by hand may use fused
 # multiplication and addition, which doubles the speed of a product.
 EXACT, FUSED = "-ffp-contract=off", "-ffp-contract=fast"
+ROUNDED = frozenset(["grid.cpp"])  # by hand, with the roundings of the rows that traces have instead
 # How hard the compiler tries: LOOPS for generated texts and files that are not named here. Where the vectors are written by hand it has
 # nothing to gain from the rest, which takes it as long again; some loops are as fast with vectors and nothing else.
 LOOPS, VECTORS, BY_HAND = ("-O3",), ("-O2", "-ftree-vectorize"), ("-O2",)
@@ -144,7 +145,7 @@ def job(text: str, file: str) -> Job:
     source = _text(file) if file else text
     directory = cache_directory("programs")
     effort = TUNING.get(file, LOOPS)
-    flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort, file))
+    flags = (*FLAGS, *effort, FUSED if file and file not in ROUNDED else EXACT, *_own(effort, file))
     target = directory / f"{digest(content(source, *flags), processor())}.so"
     include = (f"-I{MINIMAL_STD}", f"-I{KERNELS}", f"-I{SHARED}")
     cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / AS_DEAR

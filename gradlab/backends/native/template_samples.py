@@ -59,6 +59,8 @@ def samples(own: np.dtype[Any]) -> Iterator[tuple[str, list[Spec], dict[str, Any
     yield "nll_backward", [Spec((4,), own), Spec((4,), INT64)], {"ignore_index": -100, "classes": 8}, [x]
     yield "dropout", [x, state], {"p": 0.5, "offset": 0}, [x]
     yield "random_uniform", [state], {"low": 0.0, "high": 1.0, "offset": 0, "dtype": own, "shape": (4, 8)}, [x]
+    yield "random_normal", [state], {"mean": 0.0, "std": 1.0, "offset": 0, "dtype": own, "shape": (4, 8)}, [x]
+    yield "random_integers", [state], {"low": 0, "high": 9, "offset": 0, "dtype": own, "shape": (4, 8)}, [x]
     for to in map(np.dtype, ("float32", "float64", "bool")):
         yield "bernoulli", [x, state], {"offset": 0}, [Spec((4, 8), to)]
     yield "bernoulli", [x, state], {"offset": 0}, [x]

@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOATING, finfo, needs_floating
 from gradlab.named_errors import explain, named_functions
-from gradlab.spec import normalize_dim
+from gradlab.spec import as_number, normalize_dim
 from gradlab.tensor import activation as top, elementwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
 from gradlab.tensor.elementwise import sigmoid as sigmoid, tanh as tanh
@@ -249,6 +249,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     >>> F.hardtanh(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-1.,  0.,  1.])
     """
+    min_val, max_val = as_number(min_val), as_number(max_val)
     if min_val > max_val:
         raise ValueError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
     return update("hardtanh_", input, hardtanh, min_val, max_val) if inplace else _hardtanh(input, lo=min_val, hi=max_val)

@@ -103,7 +103,7 @@ def convolve(
     else:
         padding = spread(name, "padding", padding, rank)
     try:
-        found = row(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, **more)
+        found = row(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=whole(groups), **more)
     except ShapeError as error:
         raise ShapeError(_renamed(name, "convolution", error)) from None
     except TypeError as error:
@@ -185,7 +185,7 @@ def _conv_transpose(
     _check_weight(name, weight, rank)
     stride, dilation = spread(name, "stride", stride, rank), spread(name, "dilation", dilation, rank)
     padding, output_padding = spread(name, "padding", padding, rank), spread(name, "output_padding", output_padding, rank)
-    x, added = batched(name, input, rank)
+    x, added, groups = *batched(name, input, rank), whole(groups)
     shape, kernel = x._array.shape, weight._array.shape[2:]
     ops.conv.check_transposed(name, shape, weight._array.shape, stride, padding, output_padding, dilation, groups)
     sizes = [

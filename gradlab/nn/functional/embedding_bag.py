@@ -67,14 +67,14 @@ def embedding_bag(
         raise NotImplementedError(f'{NAME}: per_sample_weights are for mode="sum"; for {mode!r} multiply the embeddings yourself')
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ValueError(f"{NAME}: per_sample_weights {per_sample_weights.shape} are shaped as the input {input.shape}")
-    if max_norm is not None and mode == "max" and scale_grad_by_freq:
-        raise RuntimeError(f'{NAME}: mode="max" does not scale gradients by frequency')
+    if mode == "max" and scale_grad_by_freq:
+        raise ValueError(f'{NAME}: mode="max" does not scale gradients by frequency')
     rows, dtype = weight.shape[0] if weight.ndim == 2 else 0, weight.dtype
     flat, numbers, bags = _bags(input, offsets, include_last_offset)
     skipped = None if padding_idx is None else padding_idx % rows if rows else padding_idx
     if per_sample_weights is not None and weight._array.dtype in HALF and max_norm is None and not sparse:  # one unit, its gradients too
         weight = weight.float()
-    found = embedding(flat, weight, skipped, max_norm, norm_type, scale_grad_by_freq and mode != "max", sparse)
+    found = embedding(flat, weight, skipped, max_norm, norm_type, scale_grad_by_freq, sparse)
     kept = None if skipped is None else flat != skipped
     return _reduced(found, numbers, bags, kept, per_sample_weights, mode).to(dtype)
 

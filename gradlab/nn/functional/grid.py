@@ -1,4 +1,7 @@
-"""Sampling at the points of a grid, as in torch.nn.functional: composed of gathers, so gradients of every order follow."""
+"""Sampling at the points of a grid, as in torch.nn.functional: by rows on the CPU.
+
+In traces, on a GPU and for gradients of gradients it is composed of gathers, so that those of every order follow.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.autograd.mode import widest
+from gradlab import ops
+from gradlab.autograd import engine
+from gradlab.autograd.mode import current, enter, leave, widest
+from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT64, FLOATING, HALF, INT64
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import expect_tensors
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["affine_grid", "grid_sample"]
 
 _SIDES = ("zeros", "border", "reflection")
+_row, _backward_row = bind(ops.grid.grid_sample), bind(ops.grid.grid_sample_backward)
 
 
 @rounds_once
@@ -108,7 +115,38 @@ def grid_sample(
         raise RuntimeError(f"grid_sample: input and grid have one dtype, not {input._array.dtype} and {grid._array.dtype}")
     if input._array.dtype in HALF:
         return once(grid_sample, (input, grid, mode, padding_mode, align_corners))
-    aligned = bool(align_corners)
+    how = mode, padding_mode, bool(align_corners)
+    if type(input._array) is np.ndarray and type(grid._array) is np.ndarray and current().tracer is None:
+        return _row(_dense(input), _dense(grid), mode=mode, padding=padding_mode, aligned=how[2])
+    return composed(input, grid, *how)
+
+
+def _dense(x: Any) -> Any:
+    return x if x._array.flags.c_contiguous else x.contiguous()
+
+
+def slopes(g: Tensor, x: Tensor, grid: Tensor, mode: str, padding: str, aligned: bool) -> tuple[Tensor | None, ...]:
+    """The gradients of x and of the grid: by a row, or by those of what `composed` does where they are differentiated or traced."""
+    mode_now = current()
+    if not mode_now.recording and mode_now.tracer is None and all(type(t._array) is np.ndarray for t in (g, x, grid)):
+        found: tuple[Tensor, ...] = _backward_row(_dense(g), x, grid, mode=mode, padding=padding, aligned=aligned)
+        return found
+    wanted = [t for t in (x, grid) if t.requires_grad] if mode_now.recording else []
+    if not wanted:
+        x, grid = wanted = [t.detach().requires_grad_() for t in (x, grid)]
+    token = enter(mode_now.replace(recording=True, walking=False))
+    try:
+        y = composed(x, grid, mode, padding, aligned)
+    finally:
+        leave(token)
+    made = dict(zip(map(id, wanted), engine.grad([y], wanted, [g], True, mode_now.recording), strict=True))
+    return tuple([made.get(id(t)) for t in (x, grid)])
+
+
+def composed(input: Tensor, grid: Tensor, mode: str, padding_mode: str, aligned: bool) -> Tensor:
+    """`grid_sample` in many steps."""
+    shape, points = input._array.shape, grid._array.shape
+    rank = len(shape) - 2
     at = []
     for dim, n in enumerate(shape[2:]):
         place = grid.select(-1, rank - 1 - dim)

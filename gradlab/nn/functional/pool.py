@@ -13,7 +13,7 @@ from gradlab.dtype import COMPLEX, INT64
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
 from gradlab.ops.pool_cpu import divisors
-from gradlab.spec import ShapeError, Spec, count, none
+from gradlab.spec import ShapeError, Spec, count, none, whole
 from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def average(
             padding=(padding,) * rank if type(padding) is int else spread(name, "padding", padding, rank),
             ceil_mode=bool(ceil_mode),
             include=bool(count_include_pad),
-            divisor=divisor_override,
+            divisor=None if divisor_override is None else whole(divisor_override),
         )
     except ShapeError as error:
         raise ShapeError(renamed(name, error)) from None

@@ -11,7 +11,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, HALF, UINT8
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
-from gradlab.spec import ShapeError, whole
+from gradlab.spec import ShapeError, as_number, whole
 from gradlab.tensor.memory_formats import followed
 from gradlab.tensor.rounding import once
 from gradlab.tensor.shape import copied
@@ -60,7 +60,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     pairs = tuple(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
     first = len(shape) - len(pairs)
     if mode == "constant":
-        return _pad(input, pads=((0, 0),) * first + pairs, value=0 if value is None else value)
+        return _pad(input, pads=((0, 0),) * first + pairs, value=0 if value is None else as_number(value))
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f'pad: mode is "constant", "reflect", "replicate" or "circular", not {mode!r}')
     if value is not None and value != 0:

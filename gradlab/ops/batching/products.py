@@ -173,12 +173,20 @@ def attention(op: Op, size: int, mapped: Flags, values: Values, params: Params) 
     return tuple(unfolded(y, size, n) for y in op(*ready, **params))
 
 
+def grid_sample(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Samples join the batch."""
+    found = op(*[folded(front(v, m, size)) for v, m in zip(values, mapped, strict=True)], **params)
+    n = values[0].shape[1 if mapped[0] else 0]
+    return unfolded(found, size, n) if len(op.outputs) == 1 else tuple([unfolded(y, size, n) for y in found])
+
+
 PRODUCTS = {
     "matmul": matmul, "wide_matmul": matmul, "linear": linear, "convolution": convolution, "convolution_dx": convolution_dx,
     "convolution_dw": convolution_dw, "convolution_transpose": convolution_transpose,
     "linear_relu": with_activation, "linear_gelu_tanh": with_activation, "convolution_act": with_activation,
     "convolution_act_sums": with_activation,
     "scaled_dot_product_attention": attention, "scaled_dot_product_attention_backward": attention,
+    "grid_sample": grid_sample, "grid_sample_backward": grid_sample,
     "im2col": im2col, "col2im": im2col, "solve": aligned, "ldl_solve": leading, "solve_triangular": aligned,
 } | dict.fromkeys(
     ("max_pool", "max_pool_backward", "max_pool_gather", "max_unpool", "adaptive_max_pool", "avg_pool", "avg_pool_backward"), pooling

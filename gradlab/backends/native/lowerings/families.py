@@ -5,6 +5,7 @@ from gradlab.backends.native.lowerings import (
     batch_norm as batch_norm,
     conv as conv,
     conv_weight_gradient as conv_weight_gradient,
+    grid as grid,
     gru as gru,
     indexing as indexing,
     lines as lines,
@@ -22,6 +23,6 @@ from gradlab.backends.native.lowerings import (
 )
 
 __all__ = [
-    "attention", "batch_norm", "conv", "conv_weight_gradient", "gru", "indexing", "lines", "movements", "optimizers", "optimizers_rare",
-    "pooling", "products", "quantized", "random_numbers", "reductions", "rowwise", "sequences", "sorting",
+    "attention", "batch_norm", "conv", "conv_weight_gradient", "grid", "gru", "indexing", "lines", "movements", "optimizers",
+    "optimizers_rare", "pooling", "products", "quantized", "random_numbers", "reductions", "rowwise", "sequences", "sorting",
 ]  # fmt: skip

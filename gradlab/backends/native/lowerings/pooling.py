@@ -8,6 +8,7 @@ from typing import Any
 from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.backends.native.lowerings.movements import copy, fill, part_of
 from gradlab.backends.native.lowerings.rowwise import FAULT
+from gradlab.backends.native.lowerings.volume_pooling import volume_avg_pool, volume_max_pool
 from gradlab.backends.native.place import Place
 from gradlab.call import Call
 from gradlab.dtype import INT64
@@ -47,6 +48,8 @@ def _task(kernel: str, parameters: tuple[int, ...], places: tuple[Place, ...], w
 @lowers("max_pool")
 def max_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The largest elements and where they lie."""
+    if len(call.params["kernel"]) == 3:
+        return volume_max_pool(call, ctx)
     x, values, indices = ctx.images(call.inputs[0]), ctx.images(call.outputs[0]), ctx.images(call.outputs[1], INT64)
     numbers = _windows(x.shape, values.shape, call.params)
     return [_task("gradlab_max_pool", tuple(numbers), (values, indices, x), _work(numbers))]
@@ -66,6 +69,8 @@ def max_pool_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
 @lowers("avg_pool", "avg_pool_backward")
 def avg_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """Means of windows; or their gradients, spread over the windows."""
+    if len(call.params["kernel"]) == 3:
+        return volume_avg_pool(call, ctx)
     x, y, p = ctx.images(call.inputs[0]), ctx.images(call.outputs[0]), call.params
     back = call.op.name == "avg_pool_backward"
     numbers = _windows(y.shape, x.shape, p) if back else _windows(x.shape, y.shape, p)

@@ -1,4 +1,7 @@
-"""Lowering of random rows: dropout, coins, uniform numbers. Each element's bits depend on seed and place alone, so threads share a row."""
+"""Lowering of random rows: dropout, coins, uniform and normal numbers, integers.
+
+Each element's bits depend on seed and place alone, so threads share a row.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from gradlab.backends.native.lowerings.loops import storage
 from gradlab.backends.native.lowerings.movements import fill, packed
 from gradlab.backends.native.place import Place
 from gradlab.call import Call
-from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.dtype import FLOAT32, FLOAT64, INT64
 from gradlab.kernel import dropped_below
 
 HEADER = '#include "random.h"\n'
@@ -65,3 +68,28 @@ def uniform(call: Call, ctx: Lowering) -> list[TaskSpec]:
     text = f"uniform(({storage(y.dtype)}*)p[0], p[1], v[0], v[1], ::real(v[2]), ::real(v[3]), ::real(v[4]), part, parts);"
     parameters = (y.size, call.params["offset"], bits(float(low)), bits(float(high)), bits(below))
     return [TaskSpec(kernel(ctx, HEADER, text), parameters, (y, state), widest(y.size * DEAR))]
+
+
+@lowers("random_normal")
+def normal(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """Of a mean and a deviation; float32, which are computed as doubles, so that they are NumPy's numbers."""
+    y, state, p = ctx.dense(call.outputs[0], FLOAT32), _state(call, ctx, 0), call.params
+    if y.size == 0 or p["dtype"] != y.dtype:
+        raise Unsupported
+    text = "normal((float*)p[0], p[1], v[0], v[1], ::real(v[2]), ::real(v[3]), part, parts);"
+    parameters = (y.size, p["offset"], bits(float(p["mean"])), bits(float(p["std"])))
+    return [TaskSpec(kernel(ctx, HEADER, text), parameters, (y, state), widest(y.size * 2 * DEAR))]
+
+
+@lowers("random_integers")
+def integers(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """From a low one on."""
+    y, state, p = ctx.place(call.outputs[0]), _state(call, ctx, 0), call.params
+    if not y.contiguous or y.size == 0 or y.dtype not in (INT64, FLOAT32, FLOAT64) or p["dtype"] != y.dtype:
+        raise Unsupported
+    size, low = p["high"] - p["low"], p["low"]
+    if not -(1 << 63) <= low < 1 << 63:
+        raise Unsupported
+    word = size - (1 << 64) if size >= 1 << 63 else size  # as a parameter holds it
+    text = f"integers(({storage(y.dtype)}*)p[0], p[1], v[0], v[1], uint64_t(v[2]), v[3], part, parts);"
+    return [TaskSpec(kernel(ctx, HEADER, text), (y.size, p["offset"], word, low), (y, state), widest(y.size * DEAR))]
