@@ -157,6 +157,20 @@ def test_a_trace_calls_what_writes(where, request):
             assert gl.allclose(got, want)
 
 
+def test_a_rule_for_vmap():
+    operation = numpy_sorted("of_tensors::sorted_mapped")
+    with pytest.raises(RuntimeError, match="vmap: a value was read"):
+        gl.vmap(lambda x: operation(x, 2))(gl.ones(4, 3))
+
+    @gl.library.register_vmap("of_tensors::sorted_mapped")
+    def mapped(info, in_dims, x, times):
+        assert info.batch_size == 4 and in_dims == (0, None)
+        return operation(x.movedim(in_dims[0], 0), times), 1
+
+    x = gl.tensor(np.random.default_rng(0).normal(size=(4, 3)))
+    assert gl.vmap(lambda x: operation(x, 2))(x).equal(gl.stack([operation(row, 2) for row in x]))
+
+
 def test_the_fake_form_answers_for_the_meta_device():
     operation = numpy_sorted("of_tensors::sorted_meta")
     found = operation(gl.empty(4, 3, device="meta"), 5)
@@ -175,6 +189,9 @@ def test_what_a_call_in_a_trace_refuses(tmp_path):
     operation = numpy_sorted("of_tensors::sorted_saved")
     program = gl.jit.trace(lambda x: operation(x, 2), gl.ones(3))
     assert program(gl.tensor([3.0, 1.0, 2.0])).tolist() == [[1, 2, 3]] * 2
+    x = gl.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"sorted_saved: it runs Python code, through which a program of jit.trace has no gradient"):
+        program(x).sum().backward()
     saved = tmp_path / "program"
     for save in (program.save, lambda path: gl.onnx.export(program, (gl.ones(3),), path), lambda path: gl.deploy.build(program, path)):
         with pytest.raises((TypeError, gl.onnx.UnsupportedError, gl.deploy.Refused), match="of_tensors__sorted_saved: "):

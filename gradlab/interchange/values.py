@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import refresh, wrap
 from gradlab.dtype import from_numpy
 from gradlab.tensor.creation import as_tensor
@@ -36,7 +37,9 @@ def found_in(value: Any) -> list[Any]:
 
 
 def recorded(value: Any) -> bool:
-    """Whether a tensor among these requires grad."""
+    """Whether a tensor among these requires grad, and operations are recorded."""
+    if not current().recording:
+        return False
     for x in found_in(value):
         if x._meta is not None:
             refresh(x)

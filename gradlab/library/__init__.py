@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from gradlab.library.custom import CustomOp, custom_op, get
-from gradlab.library.registering import get_ctx, register_autograd, register_fake, register_kernel
+from gradlab.library.registering import get_ctx, register_autograd, register_fake, register_kernel, register_vmap
 from gradlab.library.source import CudaSource, Launch
 from gradlab.spec import Spec
 
 __all__ = [
     "CudaSource", "CustomOp", "Launch", "Spec", "custom_op", "get", "get_ctx", "register_autograd", "register_fake", "register_kernel",
+    "register_vmap",
 ]  # fmt: skip

@@ -62,6 +62,13 @@ def get_ctx() -> FakeContext:
     return FakeContext()
 
 
+def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Any = None) -> Any:
+    """What an operation (or its name) does under `gl.vmap`: `func(info, in_dims, *args)` returns its results and in which dimension of each
+    the samples lie, None where there is none; `info.batch_size` says how many they are. Without one the operation's function is called with
+    tensors of all samples, which cannot read values. Without func: a decorator. KeyError for a name that no operation has."""
+    return _operation("register_vmap", op).register_vmap(func)
+
+
 def register_kernel(op: Any, device_types: str | Iterable[str], func: Callable[..., Any] | None = None, /, *, lib: Any = None) -> Any:
     """What an operation (or its name) runs where its first tensor is on one of the devices, "cpu" or "cuda". Without func: a decorator.
     KeyError for a name that no operation has."""

@@ -38,21 +38,25 @@ class TensorOp:
         self._changed = () if changed == "unknown" else (changed,) if isinstance(changed, str) else tuple(changed)
         if unknown := [each for each in self._changed if each not in self._signature.parameters]:
             raise ValueError(f"custom_op {name}: mutates_args names {', '.join(unknown)}; the function takes {self._signature}")
-        self._recorded = self._as_function(None, None)
+        self._backward: tuple[Callable[..., Any] | None, Callable[..., Any] | None] = (None, None)
+        self._vmap: Callable[..., Any] | None = None
+        self._recorded = self._as_function()
 
-    def _as_function(self, backward: Callable[..., Any] | None, setup: Callable[..., Any] | None) -> type[Function]:
+    def _as_function(self) -> type[Function]:
+        backward, setup = self._backward
         keywords = [n for n, p in self._signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
         place = len(self._signature.parameters) - len(keywords)
 
         def split(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
             return values[:place], dict(zip(keywords, values[place:], strict=True))
 
-        def forward(ctx: Any, *values: Any) -> Any:
-            args, named = split(values)
-            output = self._result(args, named)
+        def forward(*values: Any) -> Any:
+            return self._result(*split(values))
+
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
             if setup is not None:
+                args, named = split(inputs)
                 setup(ctx, args, **({"keyword_only_inputs": named} if named else {}), output=output)
-            return output
 
         def gradient(ctx: Any, *grads: Any) -> Any:
             if backward is None:
@@ -60,7 +64,8 @@ class TensorOp:
             found = backward(ctx, *grads)
             return (*(found if isinstance(found, tuple) else (found,)), *(None for _ in keywords))
 
-        made = {"forward": staticmethod(forward), "backward": staticmethod(gradient)}
+        rule = {"generate_vmap_rule": True} if self._vmap is None else {"vmap": staticmethod(self._vmap)}
+        made = {"forward": staticmethod(forward), "setup_context": staticmethod(setup_context), "backward": staticmethod(gradient), **rule}
         return type("".join(part.capitalize() for part in self.__name__.split("_")), (Function,), made)
 
     def _result(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -98,7 +103,16 @@ class TensorOp:
         """Its gradient, as `gl.library.register_autograd` has it."""
         if self._changed:
             raise RuntimeError(f"register_autograd: {self.name} writes to {', '.join(self._changed)}, so it has no gradient")
-        self._recorded = self._as_function(backward, setup_context)
+        self._backward = backward, setup_context
+        self._recorded = self._as_function()
+
+    def register_vmap(self, fn: Callable[..., Any] | None = None, /) -> Any:
+        """What it does under `gl.vmap`, as `gl.library.register_vmap` has it. Without fn: a decorator."""
+        if fn is None:
+            return self.register_vmap
+        self._vmap = fn
+        self._recorded = self._as_function()
+        return fn
 
     def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
         """The same for tensors without values: on the meta device, and in a trace that the function itself cannot be part of."""

@@ -201,7 +201,7 @@ class ConvertMethods(Differentiable):
         return self.to(device=place, memory_format=memory_format)
 
     def numpy(self, *, force: Any = False) -> Any:
-        """A NumPy array sharing this CPU tensor's memory. Raises if it requires grad (use detach()) or lives elsewhere (use cpu()).
+        """A NumPy array sharing this CPU tensor's memory. Raises where it lives elsewhere (cpu()), or requires grad in recording (detach()).
 
         >>> gl.ones(2).numpy().dtype
         dtype('float32')
@@ -210,7 +210,7 @@ class ConvertMethods(Differentiable):
             if self._edge is not None:
                 graph_cuts.note("numpy(force=True)", self)
             return self.detach().cpu().numpy()  # type: ignore[attr-defined]
-        if self._edge is not None:
+        if self._edge is not None and current().recording:
             raise RuntimeError("numpy: this tensor requires grad; call .detach().numpy(), since NumPy does not record operations")
         if self.device.type != "cpu":
             raise TypeError(f"numpy: this tensor is on {self.device}; call .cpu().numpy()")

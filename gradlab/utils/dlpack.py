@@ -10,5 +10,6 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Any) -> Any:
-    """A capsule with the tensor's memory, for libraries that take no tensor; others call `__dlpack__` by themselves."""
-    return tensor.__dlpack__(stream=None if tensor.device.type == "cpu" else 1)  # 1: the default stream
+    """A capsule with the tensor's memory, for libraries that take no tensor; others call `__dlpack__` by themselves. A tensor in a graph is
+    given without it."""
+    return tensor.detach().__dlpack__(stream=None if tensor.device.type == "cpu" else 1)  # 1: the default stream

@@ -1,5 +1,6 @@
 """NumPy's functions on tensors: every one gives what it gives on arrays, with the graph, or says that it does not; none drops it."""
 
+import io
 import re
 import warnings
 
@@ -142,3 +143,27 @@ def test_a_gpu_where_numpy_would_have_to_compute(cuda):
 def test_in_a_trace():
     traced = gl.jit.trace(lambda x: np.concatenate([np.exp(x), np.pad(x, 1)]), gl.ones(3))
     assert traced(gl.zeros(3)).tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+
+READERS = {
+    "numpy": lambda x: x.numpy(), "array": np.array, "asarray": np.asarray, "list": lambda x: np.array([x, x]),
+    "histogram": lambda x: np.histogram(x)[0], "__array__": lambda x: x.__array__(), "save": lambda x: np.save(io.BytesIO(), x),
+    "percentile": lambda x: np.percentile(x, 50),
+    "full": lambda x: np.full(2, x[0, 0]), "ndarray.__setitem__": lambda x: np.zeros((2, 2)).__setitem__(0, x[0]),
+    "integers": lambda x: np.array(x, dtype=int), "unique": np.unique, "fill_diagonal": lambda x: np.fill_diagonal(x, 0.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("made", ["leaf", "computed", "view"])
+def test_numbers_are_read_where_nothing_is_recorded(reader, made):
+    leaf = gl.ones(2, 2).requires_grad_()
+    x = {"leaf": leaf, "computed": leaf * 2, "view": leaf.t()}[made]
+    with gl.no_grad():
+        READERS[reader](x)
+    with gl.inference_mode():
+        assert np.asarray(x).shape == (2, 2)
+    assert x.requires_grad
+    if reader in ("numpy", "array", "asarray", "list", "__array__", "integers", "histogram", "fill_diagonal"):
+        with pytest.raises(RuntimeError, match="requires grad"):
+            READERS[reader](x)

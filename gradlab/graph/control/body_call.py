@@ -122,7 +122,8 @@ def flow_row(flow: Flow, specs: tuple[Spec, ...]) -> Op:
         flow.run(arrays[:-count], arrays[-count:])
 
     names = tuple(f"y{i}" for i in range(count))
-    return Op(flow.kind, rule, cpu=cpu, cuda=_CUDA, params=("flow",), outputs=names, exact=True, foreign=True)
+    grad = getattr(flow, "grad", None)
+    return Op(flow.kind, rule, cpu=cpu, cuda=_CUDA, params=("flow",), outputs=names, exact=True, foreign=True, grad=grad)
 
 
 def copy(target: Any, source: Any) -> None:

@@ -36,6 +36,18 @@ class Opaque:
         self.function, self.arguments, self.written = function, arguments, written
         self.specs, self.structure = specs, structure
 
+    @property
+    def grad(self) -> dict[str, Callable[..., Any]]:
+        """Of the row: what a program that is differentiated by its rows, as those of `jit.trace` are, meets."""
+
+        def refuse(xs_spec: Any) -> Any:
+            raise RuntimeError(
+                f"{self.name}: it runs Python code, through which a program of jit.trace has no gradient; use gl.compile, which asks "
+                f"register_autograd's function, or leave the call out of the trace"
+            )
+
+        return {"xs": refuse}
+
     def run(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
         """Run it outside of every graph and trace. TypeError or ValueError where the result is not what its fake form said."""
         token = enter(_plain)
