@@ -201,7 +201,7 @@ class ConvertMethods(Differentiable):
         return self.to(device=place, memory_format=memory_format)
 
     def numpy(self, *, force: Any = False) -> Any:
-        """A NumPy array sharing this CPU tensor's memory. Raises where it lives elsewhere (cpu()), or requires grad in recording (detach()).
+        """A NumPy array sharing this CPU tensor's memory. Raises where it lives elsewhere (cpu()), or requires grad and records (detach()).
 
         >>> gl.ones(2).numpy().dtype
         dtype('float32')
