@@ -23,6 +23,18 @@ def backward(function, *leaves):
     return run
 
 
+def rates(T, first):
+    """Those of ten steps in which a MultiplicativeLR follows another scheduler."""
+    schedulers, optimizer = T.optim.lr_scheduler, T.optim.SGD([T.ones(1, requires_grad=True)], 1.0)
+    both = [getattr(schedulers, name)(optimizer, lambda epoch: 0.75 + epoch / 8) for name in (first, "MultiplicativeLR")]
+    sequence, found = schedulers.SequentialLR(optimizer, both, [3]), []
+    for _ in range(6):
+        optimizer.step()
+        sequence.step()
+        found.append(optimizer.param_groups[0]["lr"])
+    return T.tensor(found)
+
+
 CALLS = {
     "as_strided_scatter offset": lambda T: T.as_strided_scatter(T.zeros(10), T.ones(2, 2), (2, 2), (3, 1), 2),
     "as_strided_scatter of a view": lambda T: T.as_strided_scatter(T.arange(10.0)[1:], T.ones(2, 2), (2, 2), (3, 1)),
@@ -48,6 +60,11 @@ CALLS = {
         T.arange(6**rank).view(1, 1, *(6,) * rank) * 7 - 40 + BIG, 3, 2, 1, ceil_mode=True, count_include_pad=False)
        for rank in (1, 2, 3)},
     "avg_pool1d of negative numbers": lambda T: T.nn.functional.avg_pool1d(T.tensor([[[-3, -4, -1, 0]]]), 2),
+    **{f"{name} {dtype} of a tensor {value}": lambda T, name=name, dtype=dtype, value=value: (
+        T.full_like(T.ones(2).to(getattr(T, dtype)), T.tensor(value)) if name == "full_like"
+        else T.ones(2).to(getattr(T, dtype)).new_full((2,), T.tensor(value)))
+       for name in ("full_like", "new_full") for dtype in ("float32", "bfloat16", "float16", "int64") for value in (True, 2)},
+    **{f"MultiplicativeLR behind {name}": lambda T, name=name: rates(T, name) for name in ("LambdaLR", "MultiplicativeLR")},
     "0 steps written": lambda T: T.zeros(3).as_strided((3, 2), (0, 1)).add_(1),
 }  # fmt: skip
 

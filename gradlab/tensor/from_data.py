@@ -30,6 +30,7 @@ from gradlab.dtype import (
     promote,
 )
 from gradlab.quiet import quietly
+from gradlab.spec import as_number
 
 _PYTHON = frozenset((bool, int, float, complex))
 _COMMON = frozenset((BOOL, INT64, FLOAT32, FLOAT64))
@@ -245,11 +246,12 @@ def plain_range(start: Any, end: Any, step: Any) -> Any:
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Any:
     """A new tensor of one value, staged in a trace."""
-    if isinstance(value, (complex, np.complexfloating, np.ndarray)) or value is None:
+    value = value if type(value) in (float, int) else as_number(value)
+    if isinstance(value, (complex, np.ndarray)) or value is None:
         value = number_of(value, dtype)
     mode = current()
     if mode.tracer is not None or device.type != "cpu":
-        params = {"shape": shape, "value": value.item() if isinstance(value, np.generic) else value, "dtype": dtype, "device": device}
+        params = {"shape": shape, "value": value, "dtype": dtype, "device": device}
         return apply(ops.creation.full, (), params)
     try:
         made = np.empty(shape, dtype)

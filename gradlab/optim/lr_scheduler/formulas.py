@@ -44,9 +44,11 @@ class LambdaLR(_ByFunction):
 class MultiplicativeLR(_ByFunction):
     """The rate before times a function of the epoch."""
 
+    def initial_step(self) -> None:
+        """The first rates are the groups' own; every other step has its factor, also that to epoch 0 (in SequentialLR)."""
+        self._step_count, self.last_epoch, self._last_lr = 1, self.last_epoch + 1, self._rates()
+
     def get_lr(self) -> list[float]:
-        if self.last_epoch <= 0 or self.resumed:
-            return self._rates()
         return [lr * function(self.last_epoch) for lr, function in zip(self._rates(), self.lr_lambdas, strict=True)]
 
 
