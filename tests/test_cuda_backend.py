@@ -29,6 +29,17 @@ def two_devices():
 # ---------------------------------------------------------------- devices and copies
 
 
+@pytest.mark.parametrize("number", range(5))
+def test_copy_takes_a_source_from_elsewhere(number):
+    """Into a result that is recorded, a part of one, and one that is not."""
+    source = (gl.ones(3, 4), gl.ones(4, dtype=gl.float64), gl.tensor(1.0), gl.ones(3, 4).requires_grad_(), 1.0)[number]
+    x = gl.zeros(3, 4, device="cuda", requires_grad=True)
+    for y in (x * 1, (x * 1)[:, ::2], x.detach() * 1):
+        part = source[..., ::2] if y.shape != x.shape and isinstance(source, gl.Tensor) and source.ndim else source
+        y.copy_(part)
+        assert y.device == x.device and y.dtype == x.dtype and (y == 1).all()
+
+
 def test_copies_keep_values_dtype_and_shape():
     for dtype in (gl.float16, gl.bfloat16, gl.float32, gl.float64, gl.int64, gl.uint8, gl.bool):
         for shape in ((), (0, 3), (2, 3)):

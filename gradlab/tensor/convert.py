@@ -365,8 +365,8 @@ def _size(size: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def assign_cast(name: str, target: Any, source: Any) -> Any:
-    """Write `source` in the target's dtype, whatever its own."""
-    return assign(name, target, source.to(target._array.dtype))
+    """Write `source` in the target's dtype and on its device, whatever its own."""
+    return assign(name, target, moved(source, target.device).to(target._array.dtype))
 
 
 def moved(tensor: Any, device: Device) -> Any:

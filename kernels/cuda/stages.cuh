@@ -8,6 +8,12 @@
 
 namespace gradlab {
 
+// Of complex numbers a warp exchanges the parts.
+template <class R>
+__device__ __forceinline__ Complex<R> shuffle_across(Complex<R> value, int mask) {
+    return {shuffle_across(value.re, mask), shuffle_across(value.im, mask)};
+}
+
 enum { MEGA = 256 };
 
 // y = a b (+ bias), each result by L neighbouring lanes. Steps in elements: from row to row and from column to column.

@@ -146,3 +146,40 @@ def test_bits_of_every_type_are_computed_with(cuda, pairs):
         seen[:, ::2].fill_(1)
         assert (x.view(getattr(gl, new))[:, ::2].cpu() == 1).all(), (old, new)
         assert gl.equal(seen[:, 1::2].cpu().contiguous().view(gl.uint8), host[:, 1::2].contiguous().view(gl.uint8)), (old, new)
+
+
+def programs(dtype):
+    """Steps in which bits are seen as another type: of arguments, of intermediate values, of results, beside what sees them as they are."""
+    return (
+        lambda x: ((x * 2).view(dtype).sum(0) * 3).view(x.dtype),
+        lambda x: (x.view(dtype) * 2, x * 2),
+        lambda x: (x * 2).view(dtype) * 1,
+        lambda x: ((x * 2).view(dtype) * 1).view(x.dtype) + x,
+        lambda x: (x[:2].view(dtype) * 1, (x * 2).view(dtype)[:, ::2] * 1),
+        lambda x: (x + 1, (x + 1).view(dtype)),
+        lambda x: gl.cat([x.view(dtype), (x * 2).view(dtype), (x @ x.T @ x).view(dtype), gl.softmax(x, 1).view(dtype)]),
+    )
+
+
+SEEN = ((gl.float32, gl.int32), (gl.float32, gl.complex64))
+
+
+@pytest.mark.parametrize("way", ["compiler", "numpy", "cuda"])
+def test_bits_in_compiled_programs(request, way, monkeypatch):
+    """One program reads memory as two types; on a GPU kernels took such an argument for what it was given as."""
+    device = "cuda" if way == "cuda" else "cpu"
+    if way == "cuda":
+        request.getfixturevalue("cuda")
+    elif way == "numpy":
+        monkeypatch.setenv("GRADLAB_COMPILER", "none")
+    for old, new in SEEN:
+        x = (gl.arange(64) % 7).reshape(4, 16).to(old)
+        for number, function in enumerate(programs(new)):
+            step, want = gl.compile(function), function(x)
+            for _ in range(3):
+                got = step(x.to(device))
+            for a, b in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,), strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape), (new, number)
+                a, b = a.detach().cpu().contiguous(), b.contiguous()
+                if not gl.equal(a.view(gl.uint8), b.view(gl.uint8)):  # a product or a softmax may be rounded otherwise
+                    gl.testing.assert_close(a.view(old), b.view(old), equal_nan=True, msg=f"{new}, {number}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradlab.backends.native.place import ARENA, Place
 from gradlab.graph.executables.native.planning import FIRST, Arranged
 from gradlab.graph.executables.numpy.executable import Line
@@ -29,10 +31,11 @@ class Arrays:
     def at(self, place: Place) -> Any:
         """The array of a place."""
         size = place.dtype.itemsize
-        if place.base == ARENA:
+        base = self.arena if place.base == ARENA else self.base(place.base)
+        if place.dtype != base.dtype:  # also of an argument whose bits are seen as another type
             reach = sum((n - 1) * s for n, s in zip(place.shape, place.strides)) + 1 if place.size else 0
-            return self._laid(self.arena[place.offset : place.offset + reach * size].view(place.dtype), place)
-        base = self.base(place.base)
+            line = base.reshape(-1).view(np.uint8)
+            return self._laid(line[place.offset : place.offset + reach * size].view(place.dtype), place)
         if place.offset == 0 and place.shape == base.shape and place.contiguous:
             return base
         return self._laid(base.reshape(-1)[place.offset // size :], place)

@@ -167,6 +167,7 @@ def kernel_of(
     inside = {v.id: v for c in unit.calls for v in c.outputs if v.id not in places}
     plan = _shared(unit, inside, relative)
     pointers: dict[int, str] = {}  # values that lie outside -> names of arguments
+    made = {relative[v.id].base for c in unit.calls for v in c.outputs}
 
     def at(value: Value) -> stages.At:
         p = relative[value.id]
@@ -175,6 +176,8 @@ def kernel_of(
             text = f"reinterpret_cast<{kind}*>(shared + {plan.places[p.base]})"
         else:
             text = pointers.setdefault(p.base, f"g{len(pointers)}")
+            if relative[p.base].dtype != p.dtype:  # seen as other bits, or as parts of complex numbers
+                text = f"reinterpret_cast<{'' if p.base in made else 'const '}{kind}*>({text})"
         return stages.At(f"({text} + {p.offset // p.dtype.itemsize})" if p.offset else text, p)
 
     writer = stages.Writer(at, site)
@@ -201,7 +204,6 @@ def kernel_of(
             else:
                 lines += _STAGES[call.op.name].write(call, writer)
     # What is only read is const: whoever looks at the kernel's parameters takes two readers of one array for what they are.
-    made = {relative[v.id].base for c in unit.calls for v in c.outputs}
     kinds = {n: STORAGE[relative[n].dtype.name] if n in made else f"const {STORAGE[relative[n].dtype.name]}" for n in pointers}
     names = ", ".join(f"{kinds[n]}* {name}" for n, name in pointers.items())
     body = "\n".join([
@@ -265,7 +267,8 @@ class _Barriers:
     def _whole(self, number: int, unit: Unit) -> bool:
         """Whether a loop reads a value as it lies: each element in the thread that writes the result's."""
         p = self._relative[number]
-        return p.contiguous and p.offset == 0 and p.shape == unit.calls[0].outputs[0].spec.shape
+        wide = self._relative[p.base].dtype.itemsize  # as pairs of elements, what two threads have written is one
+        return p.contiguous and p.offset == 0 and p.shape == unit.calls[0].outputs[0].spec.shape and wide == p.dtype.itemsize
 
     def _memory(self, number: int, own: bool) -> Any:
         """(space, first byte, end, value) of a value that has memory. own: whether thread i has its elements i, i + THREADS, …: then the

@@ -46,6 +46,8 @@ def single_launch(work: Work, task: Any, inputs: Sequence[Any], results: Sequenc
         if type(v) is kind_of:
             address = pointer(v)
             which = next((n for n, (start, size) in enumerate(starts) if start <= address < start + size), None)
+            if which is not None and v.dtype != own[which].dtype:
+                return None  # it sees other bits in its memory: the caller's array does not say so
             if which is not None:
                 places.append((i, which, address - starts[which][0]))
             kinds.append("P")

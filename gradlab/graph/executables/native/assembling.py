@@ -64,7 +64,9 @@ def assembled(
             shift = start * whole.strides[dim] * whole.dtype.itemsize
             start += p.shape[dim]
             maker = makers.get(p.base)
-            if maker is None or not apart(maker) or p.base in found or p.base in leaving or p.base in wholes or p.dtype != whole.dtype:
+            if maker is None or not apart(maker) or p.base in found or p.base in leaving or p.base in wholes:
+                continue
+            if not p.dtype == whole.dtype == relative[p.base].dtype:  # of other bits, what is made would be taken for the whole's type
                 continue
             place = _within(relative[p.base], p, whole._replace(offset=shift, shape=p.shape))
             if place is not None and _writes(maker, place):
