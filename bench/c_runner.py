@@ -1,10 +1,10 @@
 """The C runner: error against eager, sizes, and milliseconds of a call beside ONNX Runtime, gradlab eager and compiled, in one run.
 
-    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/c_runner.py [names] [--seconds 1]
+    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/c_runner.py [names] [--seconds 1] [--one]
 
 Each engine runs for that long at a time, in turn, three rounds; the least time of a call counts. "1" is one thread, and time of the
 processor, as the machine may do other work; "all" as many threads as there are cores. The runner's times are those of its own process; it
-has OpenMP where the compiler has.
+has OpenMP where the compiler has. --one: the C program and ONNX Runtime on one thread alone.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def session(path, threads, seconds, source):
     return float(done.stdout)
 
 
-def measure(name, seconds, folder):
+def measure(name, seconds, folder, one_thread=False):
     gl.manual_seed(0)
     model, example = MODELS[name]()
     model.eval()
@@ -116,8 +116,8 @@ def measure(name, seconds, folder):
         except Exception as error:  # whatever stops the export, the rest is measured
             print(f"  {name}: no ONNX file: {error}", file=sys.stderr)
         fast = gl.compile(model)
-        fast(example)
-        fast(example)
+        for _ in range(0 if one_thread else 2):
+            fast(example)
         first, found = runner(one, built, source, 3)
         runs = max(int(1e3 * seconds / first), 3)
         engines = {
@@ -127,6 +127,8 @@ def measure(name, seconds, folder):
         if onnx.exists():
             engines["ORT, 1"] = lambda: session(onnx, 1, seconds, source)
             engines["ORT, all"] = lambda: session(onnx, 0, seconds, source)
+        if one_thread:
+            engines = {engine: run for engine, run in engines.items() if engine.endswith(", 1")}
         times = dict.fromkeys(engines, 1e9)
         for _ in range(3):
             for engine, run in engines.items():
@@ -141,6 +143,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", default=list(MODELS))
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--one", action="store_true")
     options = parser.parse_args()
     columns = ("C, 1", "ORT, 1", "C, all", "ORT, all", "compile", "eager")
     print(f"{os.cpu_count()} cores; ms of a call (the least), relative error, KiB of .c, weights and stripped binary, KiB of arena")
@@ -148,7 +151,7 @@ def main():
     print("|" + "---|" * (len(columns) + 6))
     with tempfile.TemporaryDirectory() as folder:
         for name in options.names:
-            error, sizes, times, built = measure(name, options.seconds, Path(folder))
+            error, sizes, times, built = measure(name, options.seconds, Path(folder), options.one)
             shown = " | ".join(f"{times[c]:.3f}" if c in times else "" for c in columns)
             kib = " | ".join(f"{size:.0f}" for size in (*sizes, built.arena / 1024))
             print(f"| {name} | {shown} | {error:.0e} | {kib} |", flush=True)

@@ -1,4 +1,4 @@
-"""ONNX's own node tests, and the doors that each is put through: compiled, saved, exported again, as C, with gradients."""
+"""ONNX's own node tests, and the doors that each is put through: compiled, saved, exported again, as C, on a GPU, with gradients."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import onnx
+from deployed import compiled as compiled_c, ran
 
 import gradlab as gl
 from gradlab.deploy.freezing import freeze
@@ -185,11 +186,36 @@ def c_text(subject, folder):
     generate(freeze(program_of(subject).graph), "one")
 
 
+def flat(values):
+    return [t for v in values for t in (flat(v) if isinstance(v, (list, tuple)) else [v])]
+
+
+def c_program(subject, folder):
+    """Built, compiled and run."""
+    made = gl.jit.trace(lambda *given: flat([subject.model(*given)]), tuple(subject.tensors), check_trace=False)
+    built = gl.deploy.build(made, folder, name="one")
+    found = ran(compiled_c(built, "-O1", "-march=native"), built, flat(subject.tensors))
+    wanted = flat(subject.sets[0][2])
+    assert len(found) == len(wanted)
+    for got, want in zip(found, wanted, strict=True):
+        kind = held(np.asarray(array(want))).dtype
+        compare(subject.case, got.view(kind) if got.dtype.kind == "V" else got, want)
+
+
+def on_gpu(subject, folder):
+    model = gl.onnx.load(subject.case.model, constants=subject.constants, device="cuda")
+
+    def moved(value):
+        return [moved(v) for v in value] if isinstance(value, list) else value.to("cuda") if isinstance(value, gl.Tensor) else value
+
+    subject.check(lambda *given: model(*map(moved, given)))
+
+
 def program_of(subject):
     with gl.no_grad():
         return gl.jit.trace(subject.model, tuple(subject.tensors), check_trace=False)
 
 
 DOORS = {"compiled": compiled, "traced": traced, "exported": exported, "exported_open": exported_open, "gradients": gradients,
-         "c_text": c_text}  # fmt: skip
-FEW = {"compiled", "gradients"}  # those that take seconds each: the first case of each operator
+         "c_text": c_text, "c_program": c_program, "on_gpu": on_gpu}  # fmt: skip
+FEW = {"compiled", "gradients", "c_program", "on_gpu"}  # those that take seconds each: the first case of each operator
