@@ -65,3 +65,20 @@ def test_what_a_body_holds_is_looked_at_before_anything_is_written(tmp_path):
         with pytest.raises(NotImplementedError, match=message):
             gl.deploy.build(program, tmp_path / "no", name="no")
         assert not (tmp_path / "no").exists()
+
+
+def test_each_body_has_its_own_constants(tmp_path):
+    """Matrices that bodies and the program around them make lie at the same places in each, and are other ones."""
+    def numbered(k, x):
+        return gl.nn.functional.linear(x, gl.arange(k, k + 6.0).reshape(2, 3)) @ gl.full((2, 2), k)
+
+    def chosen(x, which):
+        y = gl.switch(which, [lambda x, k=k: numbered(k, x) for k in (1.0, 2.0, 3.0)], (x,))
+        return numbered(4.0, x), y, gl.cond(which > 0, lambda x: numbered(5.0, x), lambda x: numbered(6.0, x), (x,))
+
+    x = gl.randn(4, 3)
+    built = gl.deploy.build(gl.jit.trace(chosen, (x, gl.tensor(0))), tmp_path, name="chosen")
+    runner = compiled(built, "-O1")
+    for which in (0, 1, 2):
+        for got, wanted in zip(ran(runner, built, [x, gl.tensor(which)]), chosen(x, gl.tensor(which)), strict=True):
+            assert np.allclose(got, wanted.numpy(), rtol=1e-5)

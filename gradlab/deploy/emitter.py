@@ -92,9 +92,9 @@ class Emitter:
         self.fixed: list[Any] = []  # arrays of the program, in the order of their numbers
 
     def inside(self) -> Emitter:
-        """An emitter of a function's lines, with work space of its own; all else is shared."""
+        """An emitter of a function's lines, with work space and places of its own; all else is shared."""
         inner = Emitter({}, self.small)
-        for name in ("functions", "parts", "scalars", "activations", "constants", "_packed", "bodies", "fixed"):
+        for name in ("functions", "parts", "scalars", "activations", "constants", "bodies", "fixed"):
             setattr(inner, name, getattr(self, name))
         return inner
 
