@@ -52,7 +52,7 @@ def vector_norm(
     input = _floating("vector_norm", input, dtype)
     ord = as_number(ord)
     if isinstance(ord, (bool, str)) or not isinstance(ord, (int, float)):
-        raise RuntimeError(f"vector_norm: ord is a number, not {ord!r}; matrix norms are matrix_norm's")
+        raise TypeError(f"vector_norm: ord is a number, not {type(ord).__name__}: {ord!r}; matrix norms are matrix_norm's")
     shape = input._array.shape
     dims = normalize_dims(dim, len(shape))
     if (ord < 0 or ord == math.inf) and any(shape[d] == 0 for d in dims):
