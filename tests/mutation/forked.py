@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 from mutation.mutant import Mutant
 from mutation.patching import plant
@@ -47,7 +46,7 @@ def judged(items: list[pytest.Item], mutant: Mutant | None, seconds: float, end:
     began = time.process_time()
     try:
         for item, following in zip(items, [*items[1:], None], strict=True) if word == "survived" else ():
-            runtestprotocol(item, nextitem=following)
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)  # with what marks say of warnings
             if judge.failed:
                 word = "killed"
                 break
