@@ -1,4 +1,4 @@
-"""ONNX's own node tests, and the doors that each is put through: compiled, saved, exported again, as C, with gradients."""
+"""ONNX's own node tests, and the doors that each is put through: compiled, saved, exported again, as C, on a GPU, with gradients."""
 
 from __future__ import annotations
 
@@ -202,11 +202,20 @@ def c_program(subject, folder):
         compare(subject.case, got.view(kind) if got.dtype.kind == "V" else got, want)
 
 
+def on_gpu(subject, folder):
+    model = gl.onnx.load(subject.case.model, constants=subject.constants, device="cuda")
+
+    def moved(value):
+        return [moved(v) for v in value] if isinstance(value, list) else value.to("cuda") if isinstance(value, gl.Tensor) else value
+
+    subject.check(lambda *given: model(*map(moved, given)))
+
+
 def program_of(subject):
     with gl.no_grad():
         return gl.jit.trace(subject.model, tuple(subject.tensors), check_trace=False)
 
 
 DOORS = {"compiled": compiled, "traced": traced, "exported": exported, "exported_open": exported_open, "gradients": gradients,
-         "c_text": c_text, "c_program": c_program}  # fmt: skip
-FEW = {"compiled", "gradients", "c_program"}  # those that take seconds each: the first case of each operator
+         "c_text": c_text, "c_program": c_program, "on_gpu": on_gpu}  # fmt: skip
+FEW = {"compiled", "gradients", "c_program", "on_gpu"}  # those that take seconds each: the first case of each operator

@@ -1,4 +1,4 @@
-"""ONNX's own node tests through every door: compiled, traced and saved, exported again, as C, with gradients."""
+"""ONNX's own node tests through every door: compiled, traced and saved, exported again, as C, on a GPU, with gradients."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from onnx_doors import DOORS, FEW, REFUSALS, Subject, cases
 # What has to get through, of the cases that load, at least; what does not is refused by name, with the way out, and never wrong.
 THROUGH = {
     "traced": 0.97, "exported": 0.96, "exported_open": 0.95, "c_text": 0.94, "compiled": 0.97, "gradients": 0.98,
-    "c_program": 0.93,
+    "c_program": 0.93, "on_gpu": 0.95,
 }  # fmt: skip
 ENDLESS = {"test_acosh_example", "test_acosh"}  # a slope that is infinite at 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("door", DOORS)
-def test_node_tests(door, tmp_path):
+def test_node_tests(door, tmp_path, request):
+    if door == "on_gpu":
+        request.getfixturevalue("cuda")
     if door == "c_program" and compiler() is None:
         pytest.skip("no C compiler")
     found, wrong, seen = Counter(), [], set()
