@@ -21,7 +21,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, HALF, as_numpy, complex_of, get_default_dtype
 from gradlab.named_errors import named_functions
-from gradlab.spec import ShapeError, count, is_number, normalize_dim, whole
+from gradlab.spec import ShapeError, count, is_number as _is_number, normalize_dim, whole
 from gradlab.tensor.common_arguments import into as _into
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.missing_names import absent as _absent
@@ -50,13 +50,13 @@ def _ready(name: str, input: Any) -> Any:
 def _dims(name: str, input: Any, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int | None]]:
     """The dimensions, and the size asked for along each (None: its own)."""
     rank = len(input._array.shape)
-    sizes = None if s is None else [whole(n) for n in ((s,) if is_number(s) else s)]
+    sizes = None if s is None else [whole(n) for n in ((s,) if _is_number(s) else s)]
     if dim is None:
         dims = tuple(range(rank)) if sizes is None else tuple(range(rank - len(sizes), rank))
         if dims and dims[0] < 0:
             raise ShapeError(f"fft.{name}: {len(sizes or ())} sizes for a tensor of {rank} dimensions")
     else:
-        given = (dim,) if is_number(dim) else tuple(dim)
+        given = (dim,) if _is_number(dim) else tuple(dim)
         dims = tuple([normalize_dim(whole(d), rank) for d in given])
     if len(set(dims)) != len(dims):
         raise ShapeError(f"fft.{name}: dims must be unique, got {dim}")
@@ -342,7 +342,7 @@ def _shifted(name: str, input: Any, dim: Any, back: bool) -> Any:
     if not isinstance(input, Differentiable):
         raise TypeError(f"fft.{name}: takes a tensor, not {type(input).__name__}")
     shape = input._array.shape
-    given = tuple(range(len(shape))) if dim is None else (dim,) if is_number(dim) else tuple(dim)
+    given = tuple(range(len(shape))) if dim is None else (dim,) if _is_number(dim) else tuple(dim)
     dims = [normalize_dim(whole(d), len(shape)) for d in given]
     return input.roll([(shape[d] + 1) // 2 if back else shape[d] // 2 for d in dims], dims) if dims else input.clone()  # type: ignore[attr-defined]
 

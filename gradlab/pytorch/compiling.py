@@ -29,7 +29,7 @@ def _call(self: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not (outermost and self.training and mode.recording and _trained(self)):
         return self._plain_call(*args, **kwargs)
     if self._compiled_call is None:
-        self.compile()
+        self.compile(fullgraph=True)
     compiled = self._compiled_call
     if compiled is None:  # GRADLAB_COMPILE=0
         return self._plain_call(*args, **kwargs)

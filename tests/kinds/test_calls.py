@@ -41,7 +41,7 @@ def test_plain_calls_refuse_tensors_that_require_grad(call):
 @pytest.mark.filterwarnings("ignore::UserWarning:torch", "ignore:.*(deprecated|beta|dimension|window was not).*:UserWarning")
 @pytest.mark.parametrize("call", AGREED, ids=repr)
 def test_numbers_are_pytorchs(call):
-    single = call.name.startswith("gl.fake_quantize_per_channel")  # PyTorch's takes scales of float32 alone
+    single = call.name.startswith(("gl.fake_quantize_per_channel", "F.grouped_mm"))  # PyTorch's take float32 alone
     expected = parts(call.run_reference(TORCH.float32 if single else TORCH.float64))
     found = parts(call.run(gl.float32 if single else gl.float64))
     assert len(found) == len(expected)
@@ -49,4 +49,4 @@ def test_numbers_are_pytorchs(call):
         assert f.shape == tuple(e.shape)
         if call.name not in FREE:
             got, want = (t.detach().to(engine.complex128).resolve_conj().numpy() for t, engine in ((f, gl), (e, TORCH)))
-            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6 if call.name == "F.grouped_mm" else 1e-9)

@@ -13,7 +13,7 @@ from kinds.calls import CALLS, parts
 REFUSED = {
     "allclose", "equal", "is_nonzero", "ctc_loss", "__bool__", "__contains__", "__float__", "__index__", "__int__",
     "item", "tolist", "argwhere", "masked_select", "nonzero", "where-2", "__getitem__-3", "bincount", "cpu", "to-4", "type-2",
-    "repeat_interleave-1", "unique", "unique_consecutive", "numpy", "tobytes", "__array__", "__dlpack__", "__dlpack_device__", "copy_-2",
+    "repeat_interleave-1", "unique", "unique_consecutive", "numpy", "tobytes", "__array__", "__dlpack__", "__dlpack_device__",
     "frexp", "histogram", "histogramdd", "nonzero_static",  # computed by NumPy, of the values
 }  # fmt: skip
 

@@ -157,7 +157,7 @@ OTHERWISE = {
 # The same, of inputs cut to fewer elements.
 CUT = {
     "refused: shapes and places that do not fit": words("""
-        cov-1 cholesky linalg.cond take_along_dim Tensor.addbmm_ gl.native_batch_norm geqrf ormqr F.linear_cross_entropy-1
+        cov-1 cholesky linalg.cond take_along_dim Tensor.addbmm_ gl.native_batch_norm geqrf ormqr F.linear_cross_entropy-1 F.grouped_mm
     """),
     "what was kept is told by bool, also of nothing": ["gl.native_dropout"],
     "an input without elements is not handed back itself": words("""

@@ -23,6 +23,12 @@ REFUSED = {
     "swapdims_", "t_", "transpose_", "unsqueeze_", "unfold", "detach_",
 }  # fmt: skip
 
+# Eagerly these may write to an expanded tensor, one value or a part in which no element lies twice; a trace refuses to (docs/compile.md).
+PARTS = {
+    "__getitem__", "__setitem__", "diagonal", "fill_diagonal_", "index_fill_", "masked_fill_", "select", "split", "split_with_sizes",
+    "unbind", "unsafe_split_with_sizes", "vsplit",
+}  # fmt: skip
+
 # Copies that lie as what they are copies of; the results of programs lie row by row.
 LIES_ROW_BY_ROW = {
     "clone", "diagonal_scatter", "flip", "fliplr", "flipud", "index_add", "index_copy", "index_fill", "index_put", "put",
@@ -119,7 +125,9 @@ def outcome(run, call, layout, later=True):
     return [*seen, *(written(t, 7.0) for t in found[:1]), *map(values, (x, *found))]
 
 
-def check(call, expected, got):
+def check(call, expected, got, layout):
+    if layout == "expanded" and call.name.partition(".")[2] in PARTS and got == [False]:
+        return
     if call.name.partition(".")[2] in REFUSED and 1 in (len(expected), len(got)):
         return
     assert len(expected) == len(got), (expected, got)
@@ -140,7 +148,7 @@ def test_compiled_functions_copy_where_eager_ones_do(call):
         for layout in layouts_of(call):
             expected = outcome(function_of(call, who), call, layout)
             for _ in range(2):
-                check(call, expected, outcome(step, call, layout))
+                check(call, expected, outcome(step, call, layout), layout)
 
 
 @pytest.mark.usefixtures("without_compiler")
@@ -155,12 +163,13 @@ def test_traced_functions_copy_where_eager_ones_do(call):
             try:
                 program = gl.jit.trace(lambda x, function=function, args=args: function(x, *args[1:]), (x,), check_trace=False)
             except (RuntimeError, IndexError):
-                assert len(outcome(function, call, example)) == 1 or call.name.partition(".")[2] in REFUSED
+                name = call.name.partition(".")[2]
+                assert len(outcome(function, call, example)) == 1 or name in REFUSED or (example == "expanded" and name in PARTS)
                 continue
             for layout in layouts_of(call):
                 got = outcome(lambda x, *_, program=program: program(x), call, layout, later=False)
                 if layout == example or len(got) > 1:
-                    check(call, outcome(function, call, layout, later=False), got)
+                    check(call, outcome(function, call, layout, later=False), got, layout)
 
 
 # ---------------------------------------------------------------- what training steps do

@@ -15,7 +15,7 @@ GRID = uniform(-0.9, 0.9, 2, 3, 3, 2)
 GRID_3 = uniform(-0.9, 0.9, 1, 2, 2, 3, 3)
 IDS = np.array([[1, 4, 2], [0, 3, 3]])
 TABLE = normal(5, 4)
-ENDS = np.array([1, 3], np.int32)
+ENDS, ENDS_8 = np.array([1, 3], np.int32), np.array([3, 8], np.int32)  # PyTorch's rows are multiples of 16 bytes
 TOKENS = normal(2, 2, 5, 4, seed=3)  # batch, heads, positions, features
 ATTENDED = (TOKENS, TOKENS + 0.1, TOKENS * 0.5)
 PEAKS_1, PEAKS_2, PEAKS_3 = normal(2, 4, 3), normal(2, 4, 2, 3), normal(1, 2, 1, 2, 2)
@@ -52,7 +52,10 @@ CALLS = {
     "F.conv_transpose1d": [given(LINE, K1.transpose(1, 0, 2), BIAS)], "F.conv_transpose2d": [given(IMAGE, K2.transpose(1, 0, 2, 3), BIAS)],
     "F.conv_transpose3d": [given(VOLUME, K3.transpose(1, 0, 2, 3, 4), BIAS)],
     "F.linear": [given(X, normal(2, 4), normal(2)), given(X, normal(2, 4))], "F.bilinear": [given(X, Y, normal(2, 4, 4), normal(2))],
-    "F.grouped_mm": [given(X, normal(2, 4, 5), offs=ENDS), given(normal(2, 4, 3), X, offs=ENDS), given(X.T, Y, offs=ENDS)],
+    "F.grouped_mm": [
+        given(X, normal(2, 4, 8), offs=ENDS), given(normal(2, 8, 4), normal(4, 8), offs=ENDS_8),
+        given(normal(4, 8), normal(8, 4), offs=ENDS_8),
+    ],
     "F.linear_activation": [given(X, normal(2, 4), normal(2))],
     "F.embedding": [given(IDS, TABLE), given(IDS, TABLE, padding_idx=3)],
     "F.embedding_bag": [given(IDS, TABLE), given(IDS, TABLE, mode="sum"),
