@@ -14,7 +14,7 @@ from gradlab import ops
 from gradlab.autograd import engine
 from gradlab.autograd.mode import current, enter, leave, widest
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT64, FLOATING, HALF, INT64
+from gradlab.dtype import BOOL, FLOAT64, FLOATING, HALF, INT64
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import expect_tensors
 from gradlab.spec import ShapeError, count, whole
@@ -154,7 +154,10 @@ def composed(input: Tensor, grid: Tensor, mode: str, padding_mode: str, aligned:
         at.append(place if mode == "bicubic" else _inside(place, n, padding_mode, aligned))
     pixels = _Pixels(input, padding_mode)
     if mode == "nearest":
-        return pixels.image(pixels.at([a.round() for a in at]), points[1:-1])
+        y = pixels.image(pixels.at([a.round() for a in at]), points[1:-1])
+        if not (grid.requires_grad and current().recording):
+            return y
+        return where(zeros((), dtype=BOOL, device=grid.device), grid.select(-1, 0).unsqueeze(1), y)  # its gradient is zeros
     floors = [a.detach().floor() for a in at]
     shares = [a - f for a, f in zip(at, floors, strict=True)]
     taps: Any

@@ -215,7 +215,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 
 def _normalized(name: str, input: Tensor, normalized_shape: Any) -> int:
     """The number of last dimensions to normalise over; raises RuntimeError where the input does not end in that shape."""
-    last = (whole(normalized_shape),) if is_number(normalized_shape) else tuple(normalized_shape)
+    last = (whole(normalized_shape),) if type(normalized_shape) is not tuple and is_number(normalized_shape) else tuple(normalized_shape)
     try:
         shape = input._array.shape
     except AttributeError:
