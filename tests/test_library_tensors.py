@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -169,6 +170,48 @@ def test_a_rule_for_vmap():
 
     x = gl.tensor(np.random.default_rng(0).normal(size=(4, 3)))
     assert gl.vmap(lambda x: operation(x, 2))(x).equal(gl.stack([operation(row, 2) for row in x]))
+
+
+def doubled(out, x):
+    for target in out if isinstance(out, list) else [out]:
+        target.copy_(gl.tensor(2 * x.numpy()))
+
+
+@custom_op("of_tensors::doubled", mutates_args={"out"})
+def double(out: gl.Tensor, x: gl.Tensor) -> None:
+    doubled(out, x)
+
+
+@custom_op("of_tensors::doubled_in_list", mutates_args={"outs"})
+def double_into(outs: list, x: gl.Tensor) -> None:
+    doubled(outs, x)
+
+
+@pytest.mark.parametrize(
+    ("write", "shares"),
+    [
+        (lambda y, z: double(y, y), False), (lambda y, z: double(x=y, out=y), False), (lambda y, z: double(z, y), False),
+        (lambda y, z: double_into([z, y], y), False), (lambda y, z: double_into([z, z], y), False),
+        (lambda y, z: double_into([z[:2], z[2:]], y[:2]), True), (lambda y, z: double(y.view(2, 2), y.view(2, 2)), True),
+        (lambda y, z: double(y[:2], y[1:3]), True), (lambda y, z: double(y.detach(), y), True), (lambda y, z: double(y, y.detach()), True),
+    ],
+)  # fmt: skip
+def test_arguments_that_are_one_tensor_or_share_memory(write, shares):
+    def step(x):
+        y, z = x + 1, x * 3
+        write(y, z)
+        return y * 1, z * 1
+
+    want, refused = [t.tolist() for t in step(gl.arange(4.0))], gl.compile(step)
+    compiled = gl.compile(step, fullgraph=False) if shares else refused
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if shares else "error")
+        for _ in range(3):
+            assert [t.tolist() for t in compiled(gl.arange(4.0))] == want
+    if shares:
+        refused(gl.arange(4.0))
+        with pytest.raises(gl.graph.TraceError, match="shares memory with another of its arguments"):
+            refused(gl.arange(4.0))
 
 
 def test_the_fake_form_answers_for_the_meta_device():

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradlab.autograd.base import version_of
 from gradlab.autograd.mode import Mode, enter, leave
 from gradlab.autograd.record import refresh, wrap
 from gradlab.graph.control.body_call import Part, copy, staged
 from gradlab.graph.control.nesting import specs_of, tensors_of, text
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.spec import Spec
 from gradlab.tensor.creation import empty
@@ -22,18 +24,21 @@ def row_name(name: str) -> str:
 
 
 class Opaque:
-    """Runs a function of tensors. Inputs: the tensors in its arguments; outputs: those of its result, then the inputs that it writes to.
+    """Runs a function of tensors. Inputs: the tensors in its arguments, each once; outputs: those of its result, then the inputs that it
+    writes to.
 
-    arguments: the structure of its arguments. written: the numbers of the inputs that it writes to.
+    arguments: the structure of its arguments. places: the number of the input that stands at each place for a tensor in them. written: the
+    numbers of the inputs that it writes to.
     """
 
     bodies: Sequence[Part] = ()
 
     def __init__(
-        self, name: str, function: Callable[..., Any], arguments: Any, written: Sequence[int], specs: Sequence[Spec], structure: Any
-    ) -> None:
+        self, name: str, function: Callable[..., Any], arguments: Any, places: Sequence[int], written: Sequence[int],
+        specs: Sequence[Spec], structure: Any,
+    ) -> None:  # fmt: skip
         self.name, self.kind = name, row_name(name)
-        self.function, self.arguments, self.written = function, arguments, written
+        self.function, self.arguments, self.places, self.written = function, arguments, places, written
         self.specs, self.structure = specs, structure
 
     @property
@@ -55,7 +60,7 @@ class Opaque:
             given = [wrap(a) for a in inputs]
             for i in self.written:
                 given[i] = given[i].clone()
-            found, structure = flatten(_called(self.function, self.arguments, given))
+            found, structure = flatten(_called(self.function, self.arguments, [given[i] for i in self.places]))
             if self.specs and structure != self.structure:
                 raise TypeError(f"{self.name}: what it returns nests otherwise than what register_fake's function returned")
             for got, want in zip(specs_of(found), self.specs, strict=False):
@@ -84,23 +89,32 @@ def opaque_call(
     """Write a call of the function into the trace that is going on.
 
     fake: the same for tensors without values; it says how large the results are. None: there are none.
-    changed: those of the arguments that the function writes to.
+    changed: those of the arguments that the function writes to. TraceError where another argument shares the memory of such a tensor: in a
+    trace, which has no memory, the function would not see its own write there.
     """
-    tensors, arguments = flatten((list(values), named))
+    leaves, arguments = flatten((list(values), named))
+    tensors, targets = list(dict.fromkeys(leaves)), {id(t) for t in flatten(list(changed))[0]}
+    numbers = {id(t): i for i, t in enumerate(tensors)}
     for t in tensors:
         refresh(t)
+        if id(t) in targets and any(x is not t and version_of(x) is version_of(t) for x in tensors):
+            raise TraceError(
+                f"{name}: it writes to a tensor of shape {tuple(t._array.shape)} that shares memory with another of its arguments, which "
+                f"cannot be traced; pass a clone() of that"
+            )
     specs: list[Spec] = []
     structure: Any = None
     if fake is not None:
         token = enter(_plain)
         try:
             shapes = [empty(s.shape, dtype=s.dtype, device="meta") for s in specs_of(tensors)]
-            found, structure = tensors_of(_called(fake, arguments, shapes), f"{name}: what register_fake's function returns")
+            shaped = _called(fake, arguments, [shapes[numbers[id(t)]] for t in leaves])
+            found, structure = tensors_of(shaped, f"{name}: what register_fake's function returns")
             specs = specs_of(found)
         finally:
             leave(token)
-    written = [i for i, t in enumerate(tensors) if any(t is x for x in changed)]
-    flow = Opaque(name, function, arguments, written, specs, structure)
+    written = [i for i, t in enumerate(tensors) if id(t) in targets]
+    flow = Opaque(name, function, arguments, [numbers[id(t)] for t in leaves], written, specs, structure)
     results = staged(flow, tensors, [*specs, *(specs_of(tensors)[i] for i in written)])
     for i, new in zip(written, results[len(specs) :], strict=True):
         tensors[i].copy_(new)
