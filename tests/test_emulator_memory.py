@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from emulated import bench
 import gradlab as gl
 from gradlab.backends.cuda import loading
 from gradlab.backends.cuda.driver import OutOfMemoryError
+from gradlab.backends.cuda.emulator import bounds, guarded_memory
 from gradlab.backends.cuda.loading import load
 
 F32 = np.dtype(np.float32)
@@ -205,3 +207,14 @@ def test_the_setting():
 
 
 pytestmark = pytest.mark.usefixtures("cuda")
+
+
+def test_an_address_belongs_to_the_array_in_whose_zone_it_lies():
+    if not bounds.mapped():
+        pytest.skip("zones of one size: the nearest array is the one")
+    live, start = guarded_memory._Live(), 1 << 20
+    live.add(SimpleNamespace(address=start, size=1000))
+    live.add(SimpleNamespace(address=start - 2048, size=7))
+    assert live.beside(start - 1000) == live.beside(start - 1024) == (start, 1000)
+    assert live.beside(start - 2041 + 255) == (start - 2048, 7)
+    assert live.beside(start - 1025) == (start - 2048, 7)  # in no zone: the nearest

@@ -22,6 +22,11 @@ MOST_ZONE = 16 << 20  # forbidden bytes on each side, as many as the allocation 
 POISON = 0xFF  # fresh memory reads as NaN in every floating point format, as -1 in integers
 
 
+def _zone(size: int) -> int:
+    """Forbidden bytes on each side of an allocation."""
+    return ZONE if not bounds.mapped() else min(max(-(-size // ZONE) * ZONE, ZONE), MOST_ZONE)
+
+
 class GuardedMemory:
     """`size` bytes that begin at `address`, a multiple of 256, filled with NaN patterns.
 
@@ -32,7 +37,7 @@ class GuardedMemory:
 
     def __init__(self, size: int) -> None:
         self.size, self.address = size, 0
-        self._zone = ZONE if not bounds.mapped() else min(max(-(-size // ZONE) * ZONE, ZONE), MOST_ZONE)
+        self._zone = _zone(size)
         self._raw = np.empty(size + 2 * self._zone + ZONE, np.uint8)
         start = int(self._raw.__array_interface__["data"][0])
         self.address = (start + ZONE - 1) // ZONE * ZONE + self._zone
@@ -87,12 +92,18 @@ class _Live:
                 del self._starts[bisect.bisect_left(self._starts, address)]
 
     def beside(self, address: int) -> tuple[int, int] | None:
-        """Start and size of the allocation that is nearest to an address outside of all."""
+        """Start and size of the allocation that an address outside of all is beside: the one in whose zone it lies, or the nearest."""
         with self._lock:
             position = bisect.bisect_right(self._starts, address)
             starts = self._starts[max(position - 1, 0) : position + 1]
             found = [(start, self._sizes[start]) for start in starts]
-        return min(found, key=lambda one: one[0] - address if address < one[0] else address - one[0] - one[1], default=None)
+
+        def distance(one: tuple[int, int]) -> tuple[bool, int]:
+            start, size = one
+            away = start - address if address < start else address - start - size
+            return away > _zone(size), away
+
+        return min(found, key=distance, default=None)
 
     def around(self, address: int) -> tuple[int, int] | None:
         """Start and size of the allocation that holds an address, or ends there."""
@@ -139,5 +150,5 @@ def allocation(address: int) -> tuple[int, int] | None:
 
 
 def nearest(address: int) -> tuple[int, int] | None:
-    """Start and size of the guarded allocation that is nearest to an address beside it."""
+    """Start and size of the guarded allocation that an address is beside."""
     return _live.beside(address)
