@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,7 @@ def test_units_of_tolerance():
     assert units(np.array([np.nan, 1.0]), np.array([0.0, 1.0])) == np.inf
 
 
+EMULATING = {**os.environ, "GRADLAB_CUDA": "emulated", "PYTHONPATH": str(ROOT)}
 EMULATED = """
 import gradlab as gl
 from gradlab import nn, ops
@@ -82,11 +84,10 @@ if __name__ == "__main__":
 def test_the_emulated_gpu_agrees_and_a_wrong_kernel_is_named(tmp_path):
     script = tmp_path / "example.py"
     script.write_text(EMULATED)
-    environment = {"GRADLAB_CUDA": "emulated", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, script], env=EMULATING, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     command = [sys.executable, "-m", "gradlab", "parity", "example:example", "--emulated"]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=EMULATING, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "agrees" in done.stdout, done.stdout + done.stderr
 
 
@@ -151,8 +152,7 @@ def example():
 @needs_compiler
 def test_a_tensor_that_was_left_on_the_cpu_is_said_in_one_line(tmp_path):
     (tmp_path / "left.py").write_text(FORGOTTEN)
-    environment = {"GRADLAB_CUDA": "emulated", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "left.py"], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "left.py"], env=EMULATING, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     targets, moved, kept, made = done.stdout.splitlines()
     assert "the loss (left.py:20) leaves `target` of cross_entropy" in targets and "target.to(out.device)" in targets
@@ -160,5 +160,5 @@ def test_a_tensor_that_was_left_on_the_cpu_is_said_in_one_line(tmp_path):
     assert "the model (left.py:12) leaves `b` of mul" in kept and "register_buffer" in kept
     assert "the model (left.py:16) leaves `" in made and "of cat" in made and "device=x.device" in made
     command = [sys.executable, "-m", "gradlab", "parity", "left:example", "--emulated"]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=EMULATING, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "target.to(out.device)" in done.stderr

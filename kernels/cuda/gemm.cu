@@ -16,25 +16,59 @@ struct GemmShape {
 };
 
 template <class S>
-constexpr int LEAST_BLOCKS = sizeof(S) > 8 ? 1 : 0;  // complex numbers of 16 bytes need the registers of two blocks
+constexpr int LEAST_BLOCKS = !is_floating<S> && sizeof(S) >= 8 ? 1 : 0;  // 64-bit integers and complex numbers need the registers of two blocks
 
-// What 16 steps of k add to a thread's 4 x 4 elements.
-template <class T>
-__device__ __forceinline__ void multiply_add_tiles(const T (&a_tile)[16][64 + 4], const T (&b_tile)[16][64 + 4], T (&sum)[4][4]) {
+// The sums of a block's tile of 64 x 64 over k from `first` to `last`, 4 x 4 for each of its 16 x 16 threads: of what a(k, i) and b(k, j) answer,
+// which are zeros outside. along_k: neighbouring numbers of k are neighbours in memory, so neighbouring threads read those, else those of rows.
+template <class T, class A, class B>
+__device__ __forceinline__ void tile_sums(T (&sum)[4][4], long long first, long long last, bool a_along_k, bool b_along_k, const A& a, const B& b) {
+    __shared__ T a_tile[16][64 + 4];
+    __shared__ T b_tile[16][64 + 4];
     constexpr int UNROLL = !is_floating<T> && sizeof(T) >= 8 ? 1 : 16;  // products of 64-bit integers and complex numbers take many registers on the way
     const int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
-#pragma unroll UNROLL
-    for (int k = 0; k < 16; ++k) {
-        T x[4], y[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            x[i] = a_tile[k][ty * 4 + i];
-            y[i] = b_tile[k][tx * 4 + i];
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sum[i][j] = T(0);
+    for (long long k0 = first; k0 < last; k0 += 16) {
+#pragma unroll
+        for (int t = 0; t < 4; ++t) {
+            const int e = threadIdx.x + t * 256;
+            const int ka = a_along_k ? e & 15 : e >> 6, i = a_along_k ? e >> 4 : e & 63;
+            a_tile[ka][i] = a(k0 + ka, i);
+            const int kb = b_along_k ? e & 15 : e >> 6, j = b_along_k ? e >> 4 : e & 63;
+            b_tile[kb][j] = b(k0 + kb, j);
         }
+        __syncthreads();
+#pragma unroll UNROLL
+        for (int k = 0; k < 16; ++k) {
+            T x[4], y[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
+            for (int i = 0; i < 4; ++i) {
+                x[i] = a_tile[k][ty * 4 + i];
+                y[i] = b_tile[k][tx * 4 + i];
+            }
 #pragma unroll
-            for (int j = 0; j < 4; ++j) sum[i][j] += x[i] * y[j];
+            for (int i = 0; i < 4; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) sum[i][j] += x[i] * y[j];
+        }
+        __syncthreads();
+    }
+}
+
+// give(row, column, sum) for each of a thread's elements that lies before the ends.
+template <class T, class G>
+__device__ __forceinline__ void give_tile(const T (&sum)[4][4], long long row0, long long rows, long long column0, long long columns, const G& give) {
+    const int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const long long row = row0 + ty * 4 + i;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const long long column = column0 + tx * 4 + j;
+            if (row < rows && column < columns) give(row, column, sum[i][j]);
+        }
     }
 }
 
@@ -44,8 +78,6 @@ template <class S, class O>
 __global__ void __launch_bounds__(256, LEAST_BLOCKS<S>) gemm(const S* __restrict__ a, const S* __restrict__ b, const S* __restrict__ bias, O* __restrict__ c,
                                             long long bias_stride, const GemmShape shape) {
     typedef typename Compute<S>::type T;
-    __shared__ T a_tile[16][64 + 4];
-    __shared__ T b_tile[16][64 + 4];
     const long long columns = (shape.n + 63) / 64;
     const long long row0 = blockIdx.x / columns * 64, column0 = blockIdx.x % columns * 64;
     long long rest = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
@@ -59,40 +91,23 @@ __global__ void __launch_bounds__(256, LEAST_BLOCKS<S>) gemm(const S* __restrict
         c_at += i * shape.c_batch[d];
     }
     if (rest) return;  // beyond the last batch: the whole block
-    const int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
-    T sum[4][4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) sum[i][j] = T(0);
     const bool one_level = shape.k2 >= shape.k;
-    const bool a_along_k = shape.a_k2 == 1, b_along_k = shape.b_k2 == 1;
-    for (long long k0 = 0; k0 < shape.k; k0 += 16) {
-#pragma unroll
-        for (int t = 0; t < 4; ++t) {
-            const int e = threadIdx.x + t * 256;
-            // Neighbouring threads read what is neighbouring in memory.
-            const int ka = a_along_k ? e & 15 : e >> 6, ma = a_along_k ? e >> 4 : e & 63;
-            const long long k = k0 + ka, m = row0 + ma;
-            a_tile[ka][ma] = k < shape.k && m < shape.m ? load(a[a_at + m * shape.a_m + (one_level ? k * shape.a_k2 : k / shape.k2 * shape.a_k1 + k % shape.k2 * shape.a_k2)]) : T(0);
-            const int kb = b_along_k ? e & 15 : e >> 6, nb = b_along_k ? e >> 4 : e & 63;
-            const long long kk = k0 + kb, n = column0 + nb;
-            b_tile[kb][nb] = kk < shape.k && n < shape.n ? load(b[b_at + n * shape.b_n + (one_level ? kk * shape.b_k2 : kk / shape.k2 * shape.b_k1 + kk % shape.k2 * shape.b_k2)]) : T(0);
-        }
-        __syncthreads();
-        multiply_add_tiles(a_tile, b_tile, sum);
-        __syncthreads();
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const long long m = row0 + ty * 4 + i;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const long long n = column0 + tx * 4 + j;
-            if (m < shape.m && n < shape.n)
-                c[c_at + m * shape.c_m + n * shape.c_n] = store<O>(bias ? sum[i][j] + load(bias[n * bias_stride]) : sum[i][j]);
-        }
-    }
+    T sum[4][4];
+    tile_sums(
+        sum, 0, shape.k, shape.a_k2 == 1, shape.b_k2 == 1,
+        [&](long long k, int i) {
+            const long long m = row0 + i;
+            const long long step = one_level ? k * shape.a_k2 : k / shape.k2 * shape.a_k1 + k % shape.k2 * shape.a_k2;
+            return k < shape.k && m < shape.m ? load(a[a_at + m * shape.a_m + step]) : T(0);
+        },
+        [&](long long k, int j) {
+            const long long n = column0 + j;
+            const long long step = one_level ? k * shape.b_k2 : k / shape.k2 * shape.b_k1 + k % shape.k2 * shape.b_k2;
+            return k < shape.k && n < shape.n ? load(b[b_at + n * shape.b_n + step]) : T(0);
+        });
+    give_tile(sum, row0, shape.m, column0, shape.n, [&](long long m, long long n, T value) {
+        c[c_at + m * shape.c_m + n * shape.c_n] = store<O>(bias ? value + load(bias[n * bias_stride]) : value);
+    });
 }
 
 // The same struct is packed in backends/cuda/launch/gemm.py. Strides in elements; those along groups are 0 of what is divided among them.
@@ -110,8 +125,6 @@ template <class S, bool BETWEEN>
 __global__ void __launch_bounds__(256) grouped_gemm(const S* __restrict__ a, const S* __restrict__ b, const int* __restrict__ ends, S* __restrict__ c,
                                                     FaultWord* fault, int64 site, const GroupedShape shape) {
     typedef typename Compute<S>::type T;
-    __shared__ T a_tile[16][64 + 4];
-    __shared__ T b_tile[16][64 + 4];
     const long long columns = (shape.n + 63) / 64, column0 = blockIdx.x % columns * 64, size = BETWEEN ? shape.k : shape.m;
     long long tile = blockIdx.x / columns, group = BETWEEN ? blockIdx.y : 0, begin = 0, end = 0;
     if (BETWEEN && group) begin = ends[group - 1];
@@ -132,34 +145,11 @@ __global__ void __launch_bounds__(256) grouped_gemm(const S* __restrict__ a, con
     b += group * shape.b_g;
     c += group * shape.c_g;
     T sum[4][4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) sum[i][j] = T(0);
-    const bool a_along_k = shape.a_k == 1, b_along_k = shape.b_k == 1;
-    for (long long k0 = first; k0 < last; k0 += 16) {
-#pragma unroll
-        for (int t = 0; t < 4; ++t) {
-            const int e = threadIdx.x + t * 256;
-            const int ka = a_along_k ? e & 15 : e >> 6, ma = a_along_k ? e >> 4 : e & 63;
-            a_tile[ka][ma] = k0 + ka < last && row0 + ma < row_end ? load(a[(row0 + ma) * shape.a_m + (k0 + ka) * shape.a_k]) : T(0);
-            const int kb = b_along_k ? e & 15 : e >> 6, nb = b_along_k ? e >> 4 : e & 63;
-            b_tile[kb][nb] = k0 + kb < last && column0 + nb < shape.n ? load(b[(column0 + nb) * shape.b_n + (k0 + kb) * shape.b_k]) : T(0);
-        }
-        __syncthreads();
-        multiply_add_tiles(a_tile, b_tile, sum);
-        __syncthreads();
-    }
-    const int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const long long m = row0 + ty * 4 + i;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const long long n = column0 + tx * 4 + j;
-            if (m < row_end && n < shape.n) c[m * shape.c_m + n * shape.c_n] = store<S>(sum[i][j]);
-        }
-    }
+    tile_sums(
+        sum, first, last, shape.a_k == 1, shape.b_k == 1,
+        [&](long long k, int i) { return k < last && row0 + i < row_end ? load(a[(row0 + i) * shape.a_m + k * shape.a_k]) : T(0); },
+        [&](long long k, int j) { return k < last && column0 + j < shape.n ? load(b[(column0 + j) * shape.b_n + k * shape.b_k]) : T(0); });
+    give_tile(sum, row0, row_end, column0, shape.n, [&](long long m, long long n, T value) { c[m * shape.c_m + n * shape.c_n] = store<S>(value); });
 }
 
 }  // namespace gradlab
