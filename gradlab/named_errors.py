@@ -286,7 +286,7 @@ def _better(error: Exception, caller: Any, name: str, function: Any, args: tuple
         refused.__suppress_context__ = True
         return refused.with_traceback(error.__traceback__)
     if deliberate and (kind in PREFIXED or (isinstance(error, PREFIXED_BASES) and error.args == (text,))):
-        if not _OWN.match(text) and name not in text:
+        if not (_OWN.match(text) and name.startswith("__")) and name.partition(".")[0].strip("_").lower() not in text.lower():
             error.args = (f"{name}: {text}" if text else f"{name}: cannot use what it was given: {_listed(function, args, kwargs)}",)
         return error
     if deliberate:

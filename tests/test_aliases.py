@@ -33,6 +33,7 @@ ARGUMENTS = {
     "bucketize": (X, np.sort(X[0])), "renorm": (X, 2, 0, 1.0), "quantile": (X, 0.5), "nanquantile": (X, 0.5),
     "softmax": (X, 0), "log_softmax": (X, 0), "cumsum": (X, 0), "cumprod": (X, 0), "logcumsumexp": (X, 0),
     "cummax": (X, 0), "cummin": (X, 0), "logsumexp": (X, 0), "unsqueeze": (X, 0), "split": (X, 2), "split_with_sizes": (X, [1, 3]),
+    "unsafe_split": (X, 2), "unsafe_split_with_sizes": (X, [1, 3]), "unsafe_chunk": (X, 2),
     "tensor_split": (X, 2), "chunk": (X, 2), "squeeze": (X,), "repeat_interleave": (X, 2), "inverse": (EYE,),
     "zeros": (4,), "ones": (4,), "empty": (4,), "full": ((2,), 7.0), "arange": (4,), "linspace": (0.0, 1.0, 3), "logspace": (0.0, 1.0, 3),
     "eye": (3,), "rand": (4,), "randn": (4,), "randint": (5, (3,)), "randperm": (4,), "bernoulli": (X / 2,), "multinomial": (X, 2),
@@ -133,6 +134,23 @@ def test_axis_is_dim(name):
         np.testing.assert_array_equal(f.numpy(), e.numpy())
     with pytest.raises(TypeError, match="axis"):
         function(**bound, dim=-2, axis=dim)
+
+
+@pytest.mark.parametrize("name", [n for n in gl.fft.__all__ if not n.endswith("freq")])
+def test_axis_of_transforms(name):
+    function, x = getattr(gl.fft, name), gl.from_numpy(X)
+    axis = (0,) if name.endswith(("2", "n")) else 0
+    np.testing.assert_array_equal(function(x, axis=axis).numpy(), function(x, dim=axis).numpy())
+    np.testing.assert_array_equal(getattr(gl.fft, name)(x, axis=None).numpy(), function(x).numpy())
+    for given in ((x, None, 0), (x,)):
+        with pytest.raises(TypeError, match=f"{name}.*both dim=0 and axis=1" if "shift" not in name else name):
+            function(*given, axis=1, **({"dim": 0} if len(given) == 1 else {}))
+
+
+def test_each_dim_has_its_axis():
+    """But for what PyTorch writes in Python."""
+    of_python = {"unflatten", "segment_reduce", "scan"}
+    assert not [name for name in taking("dim") if "axis" not in inspect.signature(getattr(gl, name)).parameters and name not in of_python]
 
 
 def test_required_dim_is_missed_by_name():

@@ -320,6 +320,10 @@ def test_a_failing_sample_is_named():
         next(loader)
     assert caught.value.__notes__ == ["while loading sample 3"]
     assert next(loader).tolist() == [4, 5]
+    with pytest.raises(KeyError) as caught:
+        next(iter(DataLoader({"a": 1})))
+    assert "of a dict: samples are asked for by number" in caught.value.__notes__[0]
+    assert [part.tolist() for part in DataLoader({0: 1, 1: 2})] == [[1], [2]]
 
 
 # ---------------------------------------------------------------- resuming

@@ -5,6 +5,9 @@ The functions look at them in one comparison each, so that a call without them p
 
 from __future__ import annotations
 
+import functools
+import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -192,3 +195,31 @@ def required(name: str, dim: Any, axis: Any) -> Any:
     if dim is None and axis is None:
         raise TypeError(f"{name}() missing 1 required positional argument: 'dim'")
     return dim if axis is None else either(name, dim, None, axis)
+
+
+def takes_axis(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which takes `axis` for `dim`, too: for those where a call's cost is not the wrapper's."""
+    signature = inspect.signature(function)
+    place = list(signature.parameters).index("dim")
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if (axis := kwargs.pop("axis", None)) is not None:
+            if len(args) > place or kwargs.get("dim") is not None:
+                dim = args[place] if len(args) > place else kwargs["dim"]
+                raise TypeError(f"{function.__name__}(): got both dim={dim} and axis={axis}, which are one argument; give one of them")
+            kwargs["dim"] = axis
+        return function(*args, **kwargs)
+
+    axis = inspect.Parameter("axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+    call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), axis])  # type: ignore[attr-defined]
+    return call
+
+
+def functions_take_axis(name: str) -> None:
+    """`takes_axis` for all public functions of a module that have a `dim`; before `named_functions`."""
+    module = vars(sys.modules[name])
+    for word in module["__all__"]:
+        parameters = inspect.signature(module[word]).parameters
+        if "dim" in parameters and "axis" not in parameters:
+            module[word] = takes_axis(module[word])

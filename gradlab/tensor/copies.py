@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.named_errors import named_functions
 from gradlab.strides import contiguous_format
-from gradlab.tensor.common_arguments import into, only_tensors
+from gradlab.tensor.common_arguments import functions_take_axis, into, only_tensors
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -203,4 +203,5 @@ def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = 
     return _own("view_copy", input.reshape(size) if dtype is None else input.view(dtype), out)
 
 
+functions_take_axis(__name__)
 named_functions(__name__)

@@ -15,7 +15,7 @@ from gradlab.dtype import as_numpy, get_default_dtype
 from gradlab.named_errors import named_functions
 from gradlab.strides import contiguous_format
 from gradlab.tensor import factorization, solve
-from gradlab.tensor.common_arguments import into, made, only_tensors, plain
+from gradlab.tensor.common_arguments import functions_take_axis, into, made, only_tensors, plain
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.norms import norm
 from gradlab.tensor.splitting import chunk, narrow, split
@@ -167,6 +167,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
     return split(input, list(split_sizes), dim)
 
 
+functions_take_axis(__name__)
 named_functions(__name__)
 
 

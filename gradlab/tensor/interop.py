@@ -186,5 +186,6 @@ class InteropMethods(Differentiable):
             return dlpack.CPU, 0
         driver = getattr(dispatch.backend_of(self._array), "driver", None)
         if driver is None:  # a trace's, a sample's of vmap, meta's, a sparse tensor's
-            raise BufferError("__dlpack__: this tensor has no memory that another library could use")
+            way = "; .to_dense() has" if getattr(self, "is_sparse", False) else ""
+            raise BufferError(f"__dlpack__: this tensor has no memory that another library could use{way}")
         return dlpack.CUDA, int(driver.device_of(self._array))

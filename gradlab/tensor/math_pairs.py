@@ -84,7 +84,10 @@ def floor_divide(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
     >>> gl.floor_divide(gl.tensor([7, -7]), 3)
     tensor([ 2, -3])
     """
-    return _floor_divide(input, other) if out is None else into("floor_divide", out, _floor_divide(input, other))
+    try:
+        return _floor_divide(input, other) if out is None else into("floor_divide", out, _floor_divide(input, other))
+    except Exception as error:
+        explain(error, "floor_divide", floor_divide, (input, other), {"out": out})
 
 
 def copysign(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:

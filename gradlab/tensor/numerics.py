@@ -11,7 +11,7 @@ from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOATING, HALF, INEXACT, get_default_dtype, needs_floating
 from gradlab.named_errors import named_functions
 from gradlab.spec import normalize_dim, whole
-from gradlab.tensor.common_arguments import into, only_real, only_tensors
+from gradlab.tensor.common_arguments import functions_take_axis, into, only_real, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.norms import norm
@@ -237,4 +237,5 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     return norm(input[rows] - input[columns], p, 1)
 
 
+functions_take_axis(__name__)
 named_functions(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,8 +77,12 @@ class Fetcher:
         try:
             return apart(seed, (int(index) + 1) << SAMPLE if known else 0, self._finished_sample, index)
         except Exception as error:
-            error.add_note(f"while loading sample {index!r}")
+            entry = " of a dict: samples are asked for by number, so give a list of its values" if self._lacks(error) else ""
+            error.add_note(f"while loading sample {index!r}{entry}")
             raise
+
+    def _lacks(self, error: Exception) -> bool:
+        return isinstance(error, KeyError) and isinstance(self.recipe.dataset, Mapping)
 
     def _finished_sample(self, index: Any) -> Any:
         return finished(self.recipe.dataset.__getitem__, index)
