@@ -247,6 +247,11 @@ holding("dict_setdefault", lambda: {"k": 2.0}, lambda h: h.setdefault("k", 5.0),
 holding("dict_missing_key", dict, lambda h: _or_two(h), lambda h: h.update(k=3.0))
 holding("dict_in_a_dict", lambda: {"a": {"k": 2.0}}, lambda h: h["a"]["k"], lambda h: h["a"].update(k=3.0))
 holding("dicts_bound_to_names", lambda: {"a": {"k": 2.0}}, lambda h: _inner(h), lambda h: h["a"].update(k=3.0))
+for outer in (dict, OrderedDict, lambda **k: defaultdict(dict, **k)):  # two steps to a number, through each kind of container
+    for inner in (dict, OrderedDict, lambda **k: defaultdict(float, **k)):
+        for take, named in ((lambda h: h["a"]["k"], "steps"), (lambda h: _inner(h), "names"), (lambda h: h.get("a", {}).get("k"), "get")):
+            name = f"{named}_to_an_entry_of_{type(inner()).__name__}_in_{type(outer()).__name__}"
+            holding(name, lambda o=outer, i=inner: o(a=i(k=2.0)), take, lambda h: h["a"].update(k=3.0))
 holding("set", lambda: {2.0}, lambda h: 3.0 if 3.0 in h else 2.0, lambda h: h.add(3.0))
 holding("deque", lambda: deque([2.0]), lambda h: h[0], lambda h: h.appendleft(3.0))
 holding("ordered_dict", lambda: OrderedDict(k=2.0), lambda h: h["k"], lambda h: h.update(k=3.0))
