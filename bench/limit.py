@@ -96,7 +96,7 @@ def needs(name):
     class Least(FlopCounterMode):
         traffic = 0
 
-        def __call__(self, op, inputs, result):
+        def __call__(self, op, inputs, result, params):
             before = self.get_total_flops()
             super().__call__(op, inputs, result)
             count = self.get_total_flops() - before

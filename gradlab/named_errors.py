@@ -200,7 +200,7 @@ def named(function: F, name: str | None = None) -> F:
     return made
 
 
-def _can_be_named(value: Any) -> bool:
+def can_be_named(value: Any) -> bool:
     """Not what does so already, by a `try` of its own too; nor what calls the fast path of a row itself, which counts the frames to the
     user's line."""
     if type(value) is not FunctionType or hasattr(value, "names_itself"):
@@ -216,7 +216,7 @@ def named_functions(name: str, without: str = "", also: str = "") -> None:
     listed, left_out = (*module.get("__all__", ()), *also.split()), without.split()
     made: dict[Any, Any] = {}
     for word, value in list(module.items()):
-        own = getattr(value, "__module__", None) == name and _can_be_named(value) and word not in left_out
+        own = getattr(value, "__module__", None) == name and can_be_named(value) and word not in left_out
         if own and (value in made or (word in listed if listed else not word.startswith("_"))):  # an alias is the same function
             module[word] = made[value] = made.get(value) or named(value)
 
@@ -225,7 +225,7 @@ def named_methods(kind: type) -> None:
     """Let the methods of a class of tensors that take arguments name themselves, those called by the names of types apart, which take a
     memory format only."""
     for name, value in list(vars(kind).items()):
-        if _can_be_named(value) and value.__module__.startswith("gradlab.") and (not name.startswith("_") or name in _ASKED_BY_PYTHON):
+        if can_be_named(value) and value.__module__.startswith("gradlab.") and (not name.startswith("_") or name in _ASKED_BY_PYTHON):
             code = value.__code__
             takes = code.co_argcount + code.co_kwonlyargcount > 1 or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
             if takes and code.co_varnames[1:2] != ("memory_format",):

@@ -262,7 +262,7 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
     if mode.anomaly:
         _check_finite(op, inputs, params, result)
     if mode.observer is not None:
-        mode.observer(op, inputs, result)
+        mode.observer(op, inputs, result, params)
     return narrowed(finish(op, inputs, params, result, mode), narrow)
 
 

@@ -22,6 +22,7 @@ _ASKING = os.path.join(call_site.PACKAGE, "overrides", "overridable.py")  # wher
 # what, shape, weak reference to the node or leaf that was cut off (None for a mode), code, instruction, thread
 Cut = tuple[str, tuple[int, ...] | None, Any, Any, int, int]
 _recent: deque[Cut] = deque(maxlen=16)
+noted = _recent.append
 
 
 def note(what: str, tensor: Any) -> None:

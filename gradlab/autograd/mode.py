@@ -10,9 +10,12 @@ import inspect
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from sys import _getframe as getframe
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gradlab.autograd import graph_cuts
+from gradlab.call_site import inside
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +50,7 @@ class Mode:
         self.saved_hooks = saved_hooks
         self.anomaly = anomaly
         self.walking = walking  # inside backward, not recording: views need not be tracked
-        self.observer = observer  # called with (op, inputs, result) after each operation; see testing/parity.py
+        self.observer = observer  # called with (op, inputs, result, params) after each operation; see testing/parity.py
         self.vmap = vmap  # the innermost level of batching; see func/vmap_levels.py
         self.floor = floor  # while walking: how many levels of vmap lie outside of the walk, and go on recording
         self.special = (
@@ -109,6 +112,8 @@ _mode: ContextVar[Mode] = ContextVar("gradlab_mode", default=Mode())  # noqa: B0
 current = _mode.get
 recomputing: ContextVar[bool] = ContextVar("gradlab_recomputing", default=False)  # a checkpoint's part runs again: nothing counts it
 enter = _mode.set
+new = object.__new__
+noted = graph_cuts.noted
 leave = _mode.reset
 
 
@@ -220,10 +225,27 @@ class no_grad(ModeContext):
     """Operations inside are not recorded. Use as `with gl.no_grad():` or as a decorator, with or without parentheses."""
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        return object.__new__(cls) if function is None else cls()(function)
-
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+        self = new(cls)
         self._before = []
+        return self if function is None else self(function)
+
+    if TYPE_CHECKING:
+        def __init__(self, function: Callable[..., Any] | None = None) -> None: ...
+    else:
+        __init__ = object.__init__  # nothing is left to do, at a tenth of the time that a function takes
+
+    def __enter__(self) -> None:
+        """As that of all modes, written out: of small operations it is the larger part."""
+        mode = current()
+        self._before.append(mode)
+        if mode.recording:
+            frame = getframe(1)
+            code = frame.f_code
+            if inside[code.co_filename]:
+                graph_cuts.note_mode("no_grad")
+            else:
+                noted(("no_grad", None, None, code, frame.f_lasti, get_ident()))
+            enter(mode._quiet or mode.quiet())
 
     def _changed(self, mode: Mode) -> Mode:
         return mode._quiet or mode.quiet()
@@ -231,6 +253,8 @@ class no_grad(ModeContext):
 
 class enable_grad(no_grad):
     """Operations inside are recorded, also within `no_grad`."""
+
+    __enter__ = ModeContext.__enter__
 
     def _changed(self, mode: Mode) -> Mode:
         return mode.loud()

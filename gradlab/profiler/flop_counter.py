@@ -43,7 +43,7 @@ class FlopCounterMode:
         if self.display:
             print(self.get_table())
 
-    def __call__(self, op: Any, inputs: Any, result: Any) -> None:
+    def __call__(self, op: Any, inputs: Any, result: Any, params: Any) -> None:
         """After an operation; the mode's observer."""
         if not op.name.startswith(_COUNTED):
             return

@@ -30,7 +30,7 @@ class Watcher:
     def pop(self) -> None:
         """The innermost range ends."""
 
-    def __call__(self, op: Op, inputs: list[Any], result: Any) -> None:
+    def __call__(self, op: Op, inputs: list[Any], result: Any, params: Any) -> None:
         """After an operation; the mode's observer."""
 
 

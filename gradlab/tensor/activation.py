@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import lowered
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, needs_floating
 from gradlab.named_errors import explain, named_functions
@@ -47,6 +48,7 @@ def _ready(name: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, int]
         raise type(error)(f"{name}: {error}") from None
 
 
+@one_row
 def softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: Any = None, out: Any = None) -> Tensor:
     """e^x over its sum along `dim`: positive numbers that add up to 1. Nothing overflows; a group of only -inf gives NaN, as in PyTorch.
 
@@ -65,6 +67,7 @@ def softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: A
         explain(error, "softmax", softmax, (input, dim, dtype), {"axis": axis, "out": out})
 
 
+@one_row
 def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: Any = None, out: Any = None) -> Tensor:
     """log(softmax(x)) along `dim`, computed without the rounding of the two steps. Arguments and errors of `softmax`.
 

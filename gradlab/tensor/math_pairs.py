@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128
 from gradlab.named_errors import explain, named_functions
@@ -271,6 +272,7 @@ def bitwise_right_shift(input: Operand, other: Operand, *, out: Any = None) -> T
 # ---------------------------------------------------------------- three inputs
 
 
+@one_row
 def lerp(input: Tensor, end: Tensor, weight: Operand, *, out: Any = None) -> Tensor:
     """input + weight · (end - input), exact at weights 0 and 1. `weight` is a number or a tensor; all broadcast.
 

@@ -133,7 +133,7 @@ class _Recorder:
         self.part = "the model"  # what runs
         self.node: Any = None  # in backward, the node being differentiated; the walk sets it
 
-    def __call__(self, op: Op, inputs: list[Any], result: Any) -> None:
+    def __call__(self, op: Op, inputs: list[Any], result: Any, params: Any) -> None:
         if not inputs or op.view or op.name == "clone":  # a device may fill and copy where the other need not; nothing is computed
             return
         results = [host(a) for a in ((result,) if op.result is None else result)]

@@ -52,7 +52,7 @@ class _Log:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def __call__(self, op: Any, inputs: Sequence[Any], result: Any) -> None:
+    def __call__(self, op: Any, inputs: Sequence[Any], result: Any, params: Any) -> None:
         shapes = ", ".join(str(x.shape) if isinstance(x, Differentiable) else repr(x) for x in inputs)  # type: ignore[attr-defined]
         self.lines.append(f"{op.name}({shapes})")
 

@@ -119,7 +119,7 @@ class Roundings:
         self.names: list[str] = []
         self.node: Any = None
 
-    def __call__(self, op: Any, inputs: Any, result: Any) -> None:
+    def __call__(self, op: Any, inputs: Any, result: Any, params: Any) -> None:
         picks = op.view or op.name in PICKING
         narrowing = op.name == "cast" and inputs[0]._array.dtype not in HALF
         if not picks and (narrowing or not op.exact):

@@ -235,7 +235,7 @@ class Rows:
         self.names: set[str] = set()
         self.node: Any = None
 
-    def __call__(self, op: Any, inputs: Any, result: Any) -> None:
+    def __call__(self, op: Any, inputs: Any, result: Any, params: Any) -> None:
         self.names.add(op.name)
 
     def __enter__(self) -> Rows:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOATING, finfo, needs_floating
 from gradlab.named_errors import explain, named_functions
@@ -47,6 +48,7 @@ def _chosen(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
     return 0 if len(input._array.shape) in (0, 1, 3) else 1
 
 
+@one_row(given="dim")
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """e^x over its sum along `dim`; see `gradlab.softmax`.
 
@@ -65,6 +67,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return top.softmax(-input, _chosen("softmin", input, dim, 2), dtype)
 
 
+@one_row(given="dim")
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """log(softmax(x)); see `gradlab.log_softmax`.
 
@@ -151,6 +154,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
         explain(error, "mish", mish, (input, inplace))
 
 
+@one_row
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + e^(beta·x)) / beta; x itself where beta·x > threshold. Raises RuntimeError for beta = 0.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, HALF
 from gradlab.named_errors import named_functions
@@ -54,6 +55,7 @@ def _repeated(x: Tensor, heads: int, name: str) -> Tensor:
     return x.unsqueeze(-3).expand((*shape[:-2], times, *shape[-2:])).reshape((*shape[:-3], heads, *shape[-2:]))
 
 
+@one_row
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

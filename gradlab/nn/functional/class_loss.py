@@ -14,6 +14,7 @@ from gradlab import ops
 from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.batched import Batched
 from gradlab.dtype import FLOATING, HALF, INT64, needs_floating
@@ -110,6 +111,7 @@ def nll_loss(
     return loss.sum() / total
 
 
+@one_row(left_out="size_average reduce")
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import dispatch, ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
 from gradlab.named_errors import named_functions
@@ -111,6 +112,7 @@ def convolve(
     return found.squeeze(0) if added else found
 
 
+@one_row
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -131,6 +133,7 @@ def conv1d(
     return convolve(1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@one_row
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -152,6 +155,7 @@ def conv2d(
     return convolve(2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@one_row
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -248,6 +252,7 @@ def _with_bias(y: Any, bias: Tensor | None) -> Any:
     return y + bias.reshape(-1, *(1,) * (len(y._array.shape) - 2))
 
 
+@one_row
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -269,6 +274,7 @@ def conv_transpose1d(
     return _conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@one_row
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -287,6 +293,7 @@ def conv_transpose2d(
     return _conv_transpose(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@one_row
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

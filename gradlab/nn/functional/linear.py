@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.mode import current, no_grad
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import fully_connected
 from gradlab.dtype import FLOATING, INEXACT, DType, as_dtype, needs_floating
 from gradlab.named_errors import explain, named_functions
@@ -111,6 +112,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return found if bias is None else found + bias
 
 
+@one_row
 def embedding(
     input: Tensor,
     weight: Tensor,

@@ -14,6 +14,7 @@ from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import Mode, current, no_grad, recomputing
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind, unrecorded, wrap
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.named_errors import named_functions
@@ -185,6 +186,7 @@ def instance_norm(
     return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
 
 
+@one_row
 @rounds_once(autocast="float32", first=1)
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """Channels in `num_groups` groups of neighbours, each normalised over its channels and places, for each sample by itself.
@@ -225,6 +227,7 @@ def _normalized(name: str, input: Tensor, normalized_shape: Any) -> int:
     return len(last)
 
 
+@one_row
 def layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -244,6 +247,7 @@ def _halved(y: Tensor, input: Tensor) -> Tensor:
     return y if same or current().autocast is not None else y.to(input._array.dtype)
 
 
+@one_row
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """x / √(mean(x²) + eps)·weight over the last dimensions; eps is the spacing at 1 of the type that is computed in (float32 for half
     types) where it is left out.

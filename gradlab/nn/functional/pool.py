@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, INT64
 from gradlab.named_errors import named_functions
@@ -67,6 +68,7 @@ def _max(
     return (values, indices) if return_indices else values
 
 
+@one_row
 def max_pool1d(
     input: Tensor,
     kernel_size: Numbers,
@@ -87,6 +89,7 @@ def max_pool1d(
     return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@one_row
 def max_pool2d(
     input: Tensor,
     kernel_size: Numbers,
@@ -105,6 +108,7 @@ def max_pool2d(
     return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@one_row
 def max_pool3d(
     input: Tensor,
     kernel_size: Numbers,
@@ -171,6 +175,7 @@ def average(
     return found.squeeze(0) if added else found
 
 
+@one_row
 def avg_pool1d(
     input: Tensor,
     kernel_size: Numbers,
@@ -189,6 +194,7 @@ def avg_pool1d(
     return average(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@one_row
 def avg_pool2d(
     input: Tensor,
     kernel_size: Numbers,
@@ -206,6 +212,7 @@ def avg_pool2d(
     return average(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@one_row
 def avg_pool3d(
     input: Tensor,
     kernel_size: Numbers,
