@@ -34,7 +34,7 @@ _NUMPY, _PYTHON = (os.path.realpath(os.path.dirname(str(module.__file__))) + os.
 # What says already whose it is: "conv2d: …", "Conv2d(): …", "conv2d() takes …".
 _OWN = re.compile(r"[A-Za-z_][\w.]*(\(\))?: |[A-Za-z_][\w.]*\(\) ")
 _ASKED_BY_PYTHON = frozenset({"__contains__", "__format__", "__dlpack__", "__array__"})
-_BETWEEN = ("overridable.py", "protocol.py")  # of gradlab/overrides: they ask others before they call
+_BETWEEN = ("overridable.py", "protocol.py", "one_row.py")  # they ask others, or what is known of such calls, before they call
 _QUOTED = re.compile(r"'(?:[\w.]+\.)?(\w+)'")
 
 

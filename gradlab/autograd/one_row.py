@@ -97,17 +97,19 @@ def one_row(function: Any = None, *, given: str = "", left_out: str = "") -> Any
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         mode = current()
-        if kwargs or mode.special:
-            return slow(*args, **kwargs) if mode.special else otherwise(known[()], args, kwargs, mode)
+        if mode.special or not args or type(getattr(args[0], "_array", None)) is not ndarray:
+            return slow(*args, **kwargs)
+        if kwargs:
+            return otherwise(known[()], args, kwargs, mode)
         kinds = known[(*map(type, args),)]
         if kinds.tensors != 1:
             return otherwise(kinds, args, kwargs, mode)
         x = args[0]
         if x._meta is not None:
             refresh(x)
-        array = x._array
-        if type(array) is not ndarray or (x._edge is not None and mode.recording):
+        if x._edge is not None and mode.recording:
             return slow(*args)
+        array = x._array
         found = kinds.get((array.shape, array.dtype, args[1:]))  # not in a `try`: errors of the function would be a consequence
         if found is None:
             kinds.keep((array.shape, array.dtype, args[1:]), MET)
