@@ -109,3 +109,17 @@ def test_a_frames_operands():
     assert any(o[0] is second and o[1] is held and o[2] is second for o in tops), "operands below the top"
     assert any(o[0] is first and o[1] is second and o[2] is held for o in tops)
     assert all(o[3] is not second for o in tops if o[0] is None), "nothing stands below none"
+
+
+def test_what_is_no_operand():
+    """Places below the first and above the last hold nothing; no other memory is read."""
+    seen = []
+
+    def function(value):
+        operands = frame_operands.Operands(sys._getframe())
+        seen.extend(operands[depth] for depth in (*range(operands._size, operands._size + 40), -1, -2, -40, 1 << 40))
+        seen.extend(operands.cell(index) for index in (-1, -1000, operands._size, operands._size + 7, 1 << 40))
+        return value
+
+    function(1)
+    assert seen == [None] * 49

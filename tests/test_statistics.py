@@ -142,3 +142,17 @@ def test_awkward_lengths(n):
     wide = x.astype(np.float64)
     np.testing.assert_allclose(gl.norm(gl.tensor(x), dim=1).numpy(), np.linalg.norm(wide, axis=1), rtol=1e-6)
     np.testing.assert_allclose(gl.std(gl.tensor(x), 1, correction=0).numpy(), wide.std(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("function", [gl.var, gl.std, gl.var_mean, gl.std_mean])
+@pytest.mark.parametrize("dim", [None, 0, 1, (0, 1)])
+def test_a_correction_of_as_many_or_more(function, dim):
+    """Nothing is left to divide by: the spread is infinite, and NaN where there is none."""
+    for dtype in (gl.float32, gl.float64):
+        for numbers, want in ((T.to(dtype), math.inf), (gl.full((3, 5), 7.0, dtype=dtype), math.nan)):
+            n = numbers.numel() if dim in (None, (0, 1)) else numbers.shape[dim]
+            for correction in (n, n + 1, n + 7):
+                found = function(numbers, dim, correction=correction) if dim is not None else function(numbers, correction=correction)
+                found = found[0] if isinstance(found, tuple) else found
+                assert found.dtype == dtype
+                np.testing.assert_array_equal(found.numpy(), np.full(found.shape, want))

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
-from gradlab.autograd.record import bind, wrap
+from gradlab.autograd.record import bind, refresh, wrap
 from gradlab.batched import Batched
 from gradlab.func.tree import flatten, spread, unflatten
 from gradlab.func.vmap_levels import Level
@@ -107,6 +107,8 @@ class Call:
             if dim is None:
                 inside.append(x)
                 continue
+            if x._meta is not None:
+                refresh(x)
             part: Any = x if stop - start == self.size else x.narrow(dim, start, stop - start)
             batched = Batched(part.movedim(dim, 0) if dim else part, level, True)
             inside.append(wrap(batched))

@@ -73,7 +73,7 @@ def cross_entropy_cpu(x: Any, target: Any, y: Any, p: Any, *, ignore_index: int,
     p /= total
     np.subtract(logarithm[:, 0], loss, loss)
     if counts is not None:
-        loss *= counts
+        np.copyto(loss, 0, where=~counts)
     if reduction == "none":
         y[...] = loss
     else:

@@ -115,3 +115,16 @@ def test_an_index_is_below_the_size():
         with pytest.raises(DimensionError, match="out of range"):
             bind(ROWS["slice"])(x, index=index)
     assert bind(ROWS["slice"])(x, index=(2, -2)).item() == x[2, 0].item() == x[-1, -2].item()
+
+
+def test_the_slope_of_sinc_near_its_top():
+    """(cos u - sin u / u) / x loses all digits near 0: its power series has them."""
+    x = np.concatenate([np.geomspace(1e-300, 0.3, 200), -np.geomspace(1e-12, 0.3, 50)])
+    u, term, want = math.pi * x, math.pi * (math.pi * x) / 3, np.zeros_like(x)
+    for k in range(1, 20):
+        want -= term
+        term = term * -(u * u) / ((2 * k + 2) * (2 * k + 3)) * (k + 1) / k
+    for dtype, bound in ((gl.float64, 4e-14), (gl.float32, 2e-5)):
+        given = gl.tensor(x[np.abs(x) > 1e-30], dtype=dtype, requires_grad=True)
+        gl.sinc(given).sum().backward()
+        np.testing.assert_allclose(given.grad.numpy(), want[np.abs(x) > 1e-30], rtol=bound)

@@ -69,4 +69,29 @@ EXPLAINED: dict[str, str] = {
     "gradlab/graph/passes/fuse_batch_norm.py"
     " | if call is not None and id(call) not in seen and order[id(call)] > order[id(norm)]:"
     " | if call is not None and id(call) not in seen and order[id(call)] >= order[id(norm)]:": "the norm itself has been asked for before",
+    "gradlab/graph/guards/sources.py"
+    " | return value[by.key] if type(value) in KEYED and not (type(value) is defaultdict and by.key not in value) else GONE"
+    " | return value[by.key] if type(value) in KEYED and not (type(value) is defaultdict or by.key not in value) else GONE":
+    "an entry that is not reached is noted with all of its table",
+    "gradlab/graph/guards/bytecode.py"
+    " | self._done.add(key)"
+    " | pass": "the same is noted again",
+    "gradlab/graph/guards/guards.py"
+    " | if value is None or value is True or value is False:"
+    " | if value is None and value is True or value is False:": "a condition on the object instead of on its value: the same object",
+    "gradlab/autograd/formulas.py"
+    " | return back_crossed if crossed and op.kept_inputs == (b, a) else back"
+    " | return back_crossed if crossed and op.kept_inputs != (b, a) else back": "the general way to the same gradients",
+    "gradlab/autograd/formulas.py"
+    " | return not op.kept_inputs and not op.kept_outputs, crossed"
+    " | return not op.kept_inputs and op.kept_outputs, crossed": "the general keeper keeps nothing, too",
+    "gradlab/autograd/fast_elementwise.py"
+    " | shape = joint_shape(x, y)"
+    " | shape = joint_shape(y, x)": "the same shape",
+    "gradlab/autograd/fast_elementwise.py"
+    " | if out.dtype is not (result or common):"
+    " | if out.dtype is not (result and common):": "the general way to the same result",
+    "gradlab/autograd/fast_rows.py"
+    " | if len(known) >= KEPT_SHAPES:"
+    " | if not (len(known) >= KEPT_SHAPES):": "bounds a cache",
 }

@@ -31,8 +31,8 @@ ROWS = ("test_ops.py", "kinds/test_slopes_at_edges.py", "test_expressions.py", "
 CUDA_ROWS = ("test_cuda_rows.py", "kinds/test_beyond_one_block.py")
 ROOMS = {
     "rows": Room(("gradlab/ops/*.py",), tests("""
-            reduction softmax scan conv pool norm loss linear activation math special numerics random sorting layout indexing memory_views
-            complex linalg fourier attention sequences quantization vision creation ctc statistics rnn optim tables sparse
+            scan conv pool norm loss activation math special numerics random sorting layout indexing memory_views
+            complex linalg fourier attention sequences quantization vision native_windows creation ctc statistics rnn optim tables sparse
             samples_uneven kinds/close_values kinds/views_of_memory kinds/ways_by_size kinds/types_of_rows
             kinds/hard_numbers kinds/sum_accuracy
         """), ROWS, whole=True),
@@ -45,7 +45,7 @@ ROOMS = {
         tests("""
             autograd hooks hook_order inplace inplace_shapes inplace_without_graph modes function* func func_orders forward_ad gradcheck
             memory memory_views overrides tensor promotion errors indexing layout new_row complex amp amp_gradients profiler checkpoint
-            sparse vmap trace_training compile meta_device native_eager recall node_counts kinds/library_writes kinds/contexts_end
+            sparse vmap trace_training compile kinds/meta native_eager recall node_counts kinds/library_writes kinds/contexts_end
             kinds/gradients_read kinds/numbers_beside_half_types kinds/stale_views kinds/code_in_backward kinds/refusals kinds/half_units
             kinds/result_layouts graph_api private_names amp_cuda kinds/half_sums kinds/ways_to_a_result kinds/contexts_off
             kinds/types_of_rows kinds/kept_values kinds/gradients_own_memory
@@ -87,8 +87,8 @@ ROOMS = {
     "modules": Room(
         ("gradlab/nn/*.py", "gradlab/nn/modules/*.py", "gradlab/nn/functional/*.py", "gradlab/nn/utils/*.py", "gradlab/amp/*.py"),
         tests("""
-            nn module norm loss pool conv rnn attention flex_attention activation linear vision ctc init hooks parametrize prune weights
-            sparse_embedding recurrent lazy func_modules torch_modules errors wrong_arguments sequences fast_linear amp* scaling
+            nn module norm loss pool conv rnn attention flex_attention activation vision ctc init hooks parametrize prune weights
+            sparse_embedding func_modules torch_modules errors wrong_arguments sequences fast_linear amp* scaling
             mixed_precision products residual_layers kinds/*
         """),
     ),
@@ -97,12 +97,12 @@ ROOMS = {
         tests("serialization checkpoint* checksums load_formats evil_loaders torch_files* model_files weights interchange_matrix hub"),
     ),
     "distributed": Room(
-        ("gradlab/distributed/*.py", "gradlab/nn/parallel/*.py"), tests("distributed* mpi nccl constraints futures")
+        ("gradlab/distributed/*.py", "gradlab/nn/parallel/*.py"), tests("distributed* mpi nccl constraints")
     ),
     "native": Room(
         ("kernels/cpu/*", "gradlab/backends/native/*.py", "gradlab/graph/executables/native/*.py"),
         tests("""
-            native_* kinds/beyond_one_block kinds/red_zones products compile_epilogues* compile_mega compile_conv compile_memory
+            native_* kinds/beyond_one_block red_zones products compile_epilogues* compile_mega compile_conv compile_memory
             compile_families compile_channels_last compile_halves compile_statistics execute compile_rows
         """), whole=True,
     ),

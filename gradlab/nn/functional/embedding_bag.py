@@ -82,6 +82,8 @@ def embedding_bag(
 @rounds_once(first=1)
 def _reduced(found: Tensor, numbers: Tensor, bags: int, kept: Tensor | None, per_sample_weights: Tensor | None, mode: str) -> Tensor:
     """The rows that were found, reduced bag by bag. numbers: each row's bag. kept: which rows count (None: all)."""
+    if kept is not None and mode != "max":
+        found = found.where(kept.unsqueeze(1), 0)  # whatever stands in the row of padding
     if per_sample_weights is not None:
         found = found * per_sample_weights.reshape(-1, 1)
     empty = found.new_zeros((bags, found.shape[1]))
@@ -91,8 +93,6 @@ def _reduced(found: Tensor, numbers: Tensor, bags: int, kept: Tensor | None, per
         room = found.new_zeros((bags + 1, found.shape[1]))
         places = target.unsqueeze(1).expand(found.shape)
         return room.scatter_reduce(0, places, found, "amax", include_self=False)[:bags]
-    if kept is not None:
-        found = found * kept.to(found._array.dtype).unsqueeze(1)
     total = empty.index_add(0, numbers, found)
     if mode == "sum":
         return total

@@ -39,6 +39,10 @@ INPUTS = {
     "i": np.array([[2, 0, 1, 2], [1, 1, 0, 2], [0, 2, 2, 1]]), "j": np.array([3, -2, 0, 7, -5]), "n": np.array([6, 4, 9, -3, 5]),
     "c": np.array([2, 0, 3]), "b": np.array([[True, False, True, True], [False, False, True, False], [True, True, False, False]]),
     "at": np.array([2, 0, 2]), "z1": (_normal(3, 4) + 1j * _normal(3, 4)),
+    # Numbers at which formulas change: those of the calls' own parameters among them; and without what is not finite.
+    "odd": np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, np.inf, -np.inf, np.nan]),
+    "even": np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0]),
+    "spoilt": np.array([[1.5, -0.25, 0.75, -2.0], [np.nan, np.inf, -np.inf, 1.0], [0.5, 3.0, -1.0, 0.25]]),
 }  # fmt: skip
 
 

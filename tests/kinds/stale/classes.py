@@ -3,6 +3,8 @@
 import operator
 import types
 
+import gradlab as gl
+
 from kinds.stale import read, settings
 
 
@@ -169,3 +171,51 @@ def _or_three(held):
         return held.factor
     except AttributeError:
         return 3.0
+
+
+class Calling:
+    """An object that is called, and whose `__call__` is no function of the user's."""
+
+    __call__ = staticmethod(gl.exp)
+
+
+@read
+def call_of_the_librarys():
+    class Own(Calling):
+        pass
+
+    held = Own()
+    return lambda x: held(x), lambda patch: setattr(Own, "__call__", staticmethod(gl.neg))
+
+
+@read
+def call_of_a_base_of_the_librarys():
+    class Own(Calling):
+        pass
+
+    held = Own()
+    return lambda x: held(x), lambda patch: patch.setattr(Calling, "__call__", staticmethod(gl.neg))
+
+
+@read
+def class_of_a_called_object():
+    class Own(Calling):
+        pass
+
+    class Other(Calling):
+        __call__ = staticmethod(gl.neg)
+
+    held = Own()
+    return lambda x: held(x), lambda patch: setattr(held, "__class__", Other)
+
+
+@read
+def class_of_a_called_object_in_a_map():
+    class Own(Calling):
+        pass
+
+    class Other(Calling):
+        __call__ = staticmethod(gl.neg)
+
+    held = Own()
+    return lambda x: next(iter(map(held, [x]))), lambda patch: setattr(held, "__class__", Other)
