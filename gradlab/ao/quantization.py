@@ -122,7 +122,8 @@ def _in_place_of(layer: nn.Module, made: nn.Module) -> nn.Module:
 
 
 def _scales(weight: Tensor, most: int) -> Tensor:
-    return (weight.abs().flatten(1).amax(1) / most).clamp(min=TINY)
+    """In float32, whatever the weight's type: a half type would move every number of a channel."""
+    return (weight.float().abs().flatten(1).amax(1) / most).clamp(min=TINY)
 
 
 def _applied(layer: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -169,6 +170,16 @@ class QuantizedWeight(Around):
             for name, value in zip(("input_scale", "input_zero_point"), given):
                 self.register_buffer(name, value)
         self.ranged = observer is not None
+
+    def _apply(self, fn: Any, recurse: bool = True) -> QuantizedWeight:
+        """Moved to another device, or in another type: scales stay float32, as products of integers take them."""
+        kept = {name: self._buffers[name] for name in ("scale", "input_scale") if name in self._buffers}
+        super()._apply(fn, recurse)
+        for name, before in kept.items():
+            after = self._buffers[name]
+            if after is not None and before is not None and after.dtype != before.dtype:
+                self._buffers[name] = before.to(after.device)
+        return self
 
     def weight(self) -> Tensor:
         """The weight in float32."""

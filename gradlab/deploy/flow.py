@@ -1,23 +1,23 @@
 """Control flow as C: the bodies of `cond`, `switch`, `while_loop` and `scan` are functions, called from an if or a loop.
 
 A body's function gets arrays of pointers to its inputs and outputs, which lie without gaps, and memory for its own values and work space,
-which is part of the work space of the call. It is generated like the program around it, with the same functions and constants.
+which is part of the work space of the call. It is generated like the program around it, with the same functions and constants; what is a
+constant there and is only read in a body is one in it, so that products find their weights packed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gradlab.backends.native.place import Place
 from gradlab.deploy.emitter import Emitter, Step
 from gradlab.deploy.freezing import Frozen, freeze
 from gradlab.deploy.types import Unsupported, ctype
 from gradlab.graph.control.body_call import KINDS, Part
-from gradlab.graph.ir.graph import Call
+from gradlab.graph.ir.graph import Call, Graph
 from gradlab.spec import Spec, count
 
 SIGNATURE = "static int {name}(const gl_team team, const char *const W, char *const A, char *const S, const char *const *X, char *const *Y)"
@@ -29,48 +29,75 @@ def is_flow(call: Call) -> bool:
     return call.op.name in KINDS and "flow" in call.params
 
 
-def bodies(call: Call) -> Iterator[Frozen]:
-    """The bodies of a call, ready to be written. Raises Unsupported for what a forward alone does not do."""
-    for part in call.params["flow"].bodies:
+def bodies(call: Call, known: Sequence[Any]) -> Iterator[Frozen]:
+    """The bodies of a call, ready to be written. known: the arrays of those of its inputs that are constants. Raises Unsupported for what a
+    forward alone does not do."""
+    flow = call.params["flow"]
+    for part, fixed in zip(flow.bodies, constants(flow, known)[0]):
         if part.source.random or part.source.updates:
             raise Unsupported("its body draws random numbers or changes tensors: pass them in and out")
-        yield freeze(part.source)
+        yield freeze(bound(part, fixed))
+
+
+def constants(flow: Any, known: Sequence[Any]) -> tuple[list[dict[int, Any]], set[int]]:
+    """For each body, the arrays of those of its inputs that are constants around it, and the same in every turn; and which of the call's
+    inputs are given to no body then."""
+    if flow.kind == "switch":
+        places = [[i if i else None for i in reads] for reads in flow.reads]
+    elif flow.kind == "scan":
+        turning = flow.carries + flow.stacked
+        places = [[*[None] * turning, *range(turning, len(known))]]
+    else:
+        asked = flow.carries + flow.constants
+        places = [[*[None] * flow.carries, *range(first, end)] for first, end in ((flow.carries, asked), (asked, len(known)))]
+    found = [{at: i for at, i in enumerate(reads) if i is not None and known[i] is not None} for reads in places]
+    return [{at: known[i] for at, i in body.items()} for body in found], {i for body in found for i in body.values()}
+
+
+def bound(part: Part, fixed: dict[int, Any]) -> Graph:
+    """A body's graph with some inputs as constants."""
+    graph = part.source
+    given = [v for i, v in enumerate(graph.inputs) if i not in fixed]
+    return replace(graph, inputs=given, state={**graph.state, **{graph.inputs[i]: array for i, array in fixed.items()}})
 
 
 @dataclass
 class Body:
-    """A function that was written: its name, and the bytes of its values and of its work space."""
+    """A function that was written: its name, the bytes of its values and of its work space, and which of its inputs it is given."""
 
     name: str
     values: int
     space: int
     inputs: list[Spec]
     outputs: list[Spec]
+    given: list[int]
 
 
-def written_body(part: Part, out: Emitter, write: Write) -> Body:
-    """The function of a body."""
+def written_body(part: Part, fixed: dict[int, Any], out: Emitter, write: Write) -> Body:
+    """The function of a body. fixed: the arrays of inputs that are constants."""
     inner = out.inside()
-    size = write(freeze(part.source), inner)
+    size = write(freeze(bound(part, fixed)), inner)
     name = f"body{len(out.bodies)}"
     out.bodies.append((SIGNATURE.format(name=name), inner.lines))
     out.own(inner.own_size)
-    graph = part.source
-    return Body(name, -(-size // 64) * 64, inner.scratch_size, [v.spec for v in graph.inputs], [v.spec for v in graph.outputs])
+    graph, given = part.source, [i for i in range(len(part.source.inputs)) if i not in fixed]
+    specs = [[v.spec for v in values] for values in (graph.inputs, graph.outputs)]
+    return Body(name, -(-size // 64) * 64, inner.scratch_size, specs[0], specs[1], given)
 
 
 def emit_flow(step: Step, out: Emitter, write: Write) -> None:
     """The lines of a call with bodies."""
     flow = step.params["flow"]
-    found = [written_body(part, out, write) for part in flow.bodies]
-    given = [out.dense(place) for place in step.inputs]
+    fixed, unused = constants(flow, step.known)
+    found = [written_body(part, arrays, out, write) for part, arrays in zip(flow.bodies, fixed)]
+    given = [None if i in unused else out.dense(place) for i, place in enumerate(step.inputs)]
     room = out.scratch((max(body.values + body.space for body in found) + 64,), np.uint8)
     {"switch": _switch, "scan": _scan, "while_loop": _while}[flow.kind](flow, found, given, step, out, out.pointer(room))
 
 
 def _run(body: Body, room: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """The text that runs a body on these pointers."""
-    x, y = (", ".join(pointers) or "NULL" for pointers in (inputs, outputs))
+    x, y = (", ".join(pointers) or "NULL" for pointers in ([inputs[i] for i in body.given], outputs))
     return (
         f"{{ const char *const x_[] = {{{x}}}; char *const y_[] = {{{y}}}; "
         f"if ((error = {body.name}(team, W, {room}, {room} + {body.values}, x_, y_)) != 0) return error; }}"
@@ -85,7 +112,7 @@ def _result(step: Step, out: Emitter, i: int, spec: Spec) -> str:
     return out.pointer(place if place is not None else out.scratch(spec.shape, spec.dtype))
 
 
-def _switch(flow: Any, found: list[Body], given: list[Place], step: Step, out: Emitter, room: str) -> None:
+def _switch(flow: Any, found: list[Body], given: list[Any], step: Step, out: Emitter, room: str) -> None:
     specs: dict[int, Spec] = {i: spec for writes, body in zip(flow.writes, found) for i, spec in zip(writes, body.outputs)}
     results = {i: _result(step, out, i, spec) for i, spec in sorted(specs.items())}
     at = f"(int64_t)*(const {ctype(given[0].dtype).storage} *)(const void *)({out.pointer(given[0])})"
@@ -106,7 +133,7 @@ def _size(spec: Spec) -> int:
     return count(spec.shape) * spec.dtype.itemsize
 
 
-def _scan(flow: Any, found: list[Body], given: list[Place], step: Step, out: Emitter, room: str) -> None:
+def _scan(flow: Any, found: list[Body], given: list[Any], step: Step, out: Emitter, room: str) -> None:
     (body,), many, length = found, flow.carries, flow.length
     carries, made = body.outputs[:many], body.outputs[many:]
     last = [_result(step, out, i, spec) for i, spec in enumerate(carries)]
@@ -125,7 +152,7 @@ def _scan(flow: Any, found: list[Body], given: list[Place], step: Step, out: Emi
     out.block([f"for (int64_t turn = 0; turn < {length}; ++turn) {{", f"  const int64_t at = {at};", "  (void)at;", f"  {run}", "}"])
 
 
-def _while(flow: Any, found: list[Body], given: list[Place], step: Step, out: Emitter, room: str) -> None:
+def _while(flow: Any, found: list[Body], given: list[Any], step: Step, out: Emitter, room: str) -> None:
     (condition, body), many = found, flow.carries
     fixed = [out.pointer(place) for place in given[many:]]
     asked, used = fixed[: flow.constants], fixed[flow.constants :]

@@ -78,7 +78,8 @@ def reasons(frozen: Frozen) -> list[str]:
         emitted = (call.op.name in EMIT and is_ours(call.op)) or is_flow(call)
         if is_flow(call):
             try:
-                found += [text for body in bodies(call) for text in reasons(body)]
+                known = [frozen.known.get(x.id) if isinstance(x, Value) else None for x in call.inputs]
+                found += [text for body in bodies(call, known) for text in reasons(body)]
             except Unsupported as error:
                 reason = str(error)
         elif call.op.dynamic:

@@ -259,20 +259,21 @@ class Module(HookMethods, StateMethods, PrivateNames):
 
     def _apply(self: M, fn: Callable[[Any], Any], recurse: bool = True) -> M:
         """Put fn(tensor) in the place of every parameter, gradient and buffer. Parameters stay the same objects."""
+        for child in self.children() if recurse else ():
+            child._apply(fn)  # which may say something else for itself
         with no_grad():
-            for module in list(self.modules()) if recurse else [self]:
-                for parameter in module._parameters.values():
-                    if parameter is not None:
-                        parameter.data = fn(parameter.data)
-                        if parameter._grad is not None:
-                            parameter._grad = fn(parameter._grad)
-                for name, buffer in module._buffers.items():
-                    if buffer is not None:
-                        changed = fn(buffer)
-                        if is_lazy(buffer):
-                            buffer.data = changed
-                        else:
-                            module._buffers[name] = changed
+            for parameter in self._parameters.values():
+                if parameter is not None:
+                    parameter.data = fn(parameter.data)
+                    if parameter._grad is not None:
+                        parameter._grad = fn(parameter._grad)
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    changed = fn(buffer)
+                    if is_lazy(buffer):
+                        buffer.data = changed
+                    else:
+                        self._buffers[name] = changed
         return self
 
     def to(self: M, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None) -> M:
