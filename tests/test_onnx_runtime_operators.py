@@ -285,6 +285,32 @@ def test_a_quantised_lstm():
             np.testing.assert_allclose(got.numpy(), expected, atol=2e-2)
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_a_long_quantised_lstm_is_a_loop_in_a_trace(direction):
+    size, steps = 4, 80
+    w, r = small(1, 3, 16, kind=I8) // 4, small(1, 4, 16, kind=I8, seed=1) // 4
+    scales = [f([0.01]), np.zeros(1, I8)] * 2
+    inputs = [floats(steps, 2, 3), w, r, floats(1, 32) * f(0.1), None, None, None, None, *scales]
+    model, _, x = model_of("DynamicQuantizeLSTM", inputs, outputs=3, hidden_size=size, direction=direction)
+    loaded, x = gl.onnx.load(model), gl.tensor(x)
+    with gl.no_grad():
+        traced = gl.jit.trace(loaded, (x,))
+        for got, expected in zip(traced(x), loaded(x), strict=True):
+            np.testing.assert_allclose(got.numpy(), expected.numpy(), atol=2e-2)
+    assert len(traced.graph.calls) < steps and any(call.op.name == "scan" for call in traced.graph.calls)
+
+
+def test_sums_of_many_whole_numbers_are_exact():
+    """Beyond 2^24, where float32 has no odd numbers."""
+    x, w = U8(254) + small(2, 70, 4, 4) % U8(2), I8(-128) + small(3, 70, 3, 3, kind=I8) % I8(2)
+    model, *_ = model_of("ConvInteger", [x, w], domain="")
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (3, 3), (2, 3))
+    want = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64))
+    found = gl.onnx.load(model)(gl.tensor(x))
+    assert found.dtype == gl.int32 and abs(want).min() > 1 << 24 and (want % 2).any()
+    np.testing.assert_array_equal(found.numpy(), want)
+
+
 # ---------------------------------------------------------------- the oldest opsets
 
 

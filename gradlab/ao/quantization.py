@@ -184,23 +184,22 @@ class QuantizedWeight(Around):
     def weight(self) -> Tensor:
         """The weight in float32."""
         if self.bits == 8:
-            return self.quantized.float() * self.scale.float().reshape([-1] + [1] * (len(self.shape) - 1))
+            return self.quantized.float() * self.scale.reshape([-1] + [1] * (len(self.shape) - 1))
         places = gl.stack([self.quantized % 16, self.quantized // 16], 2).reshape(self.shape[0], -1, GROUP)
-        return ((places.float() - 8) * self.scale.float()[..., None]).reshape(self.shape[0], -1)[:, : self.shape[1]]
+        return ((places.float() - 8) * self.scale[..., None]).reshape(self.shape[0], -1)[:, : self.shape[1]]
 
     def forward(self, x: Tensor) -> Tensor:
         if not (self.ranged or self.dynamic or self.bits == 4):
             return _applied(self.layer, x, self.weight().to(x.dtype))
         layer, wide = self.layer, x.float()
         bias = None if layer.bias is None else layer.bias.float()
-        scale = self.scale.float()  # after `model.bfloat16()` it is not float32
-        given = (self.input_scale.float(), self.input_zero_point) if self.ranged else (None, None)
+        given = (self.input_scale, self.input_zero_point) if self.ranged else (None, None)
         limits = {"low": self.quant_min, "high": self.quant_max} if self.ranged else {"low": -128, "high": 127}
         if self.bits == 4:
             rounds = self.ranged or self.dynamic
-            y = rows.quantized_linear4(wide, self.quantized, scale, bias, *given, **limits, rounds=rounds)
+            y = rows.quantized_linear4(wide, self.quantized, self.scale, bias, *given, **limits, rounds=rounds)
         elif isinstance(layer, nn.Linear):
-            y = rows.quantized_linear(wide, self.quantized, scale, bias, *given, **limits)
+            y = rows.quantized_linear(wide, self.quantized, self.scale, bias, *given, **limits)
         else:
             padding = layer.padding
             if layer.padding_mode != "zeros" or isinstance(padding, str):
@@ -209,7 +208,7 @@ class QuantizedWeight(Around):
             alone = wide.ndim == layer.dims + 1
             geometry = {"stride": layer.stride, "padding": padding, "dilation": layer.dilation, "groups": layer.groups}
             wide = wide.unsqueeze(0) if alone else wide
-            y = rows.quantized_convolution(wide, self.quantized, scale, bias, *given, **geometry, **limits)
+            y = rows.quantized_convolution(wide, self.quantized, self.scale, bias, *given, **geometry, **limits)
             y = y.squeeze(0) if alone else y
         found: Tensor = y.to(x.dtype)
         return found

@@ -72,7 +72,10 @@ class Runner:
         if not kernel and "OrtValue indexes should have been populated" not in text:  # a file of nothing but constants
             raise ExportError(f"onnx.export: ONNX Runtime refuses the model: {text}") from error
         self.session = None
-        self.reference = reference_evaluator()(str(self.path))
+        try:
+            self.reference = reference_evaluator()(str(self.path))
+        except Exception as odd:
+            raise ExportError(f"onnx.export: ONNX Runtime refuses the model: {text}; ONNX's reference evaluator: {odd}") from error
         why = text.split(KERNEL)[1].split(" with ", maxsplit=1)[0] if KERNEL in text else "a file of nothing but constants"
         self.title = f"ONNX's reference evaluator, as ONNX Runtime has no kernel for {why}"
 

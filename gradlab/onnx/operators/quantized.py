@@ -5,6 +5,9 @@ Sums of products of 8-bit numbers are computed on whole float32 numbers where th
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -118,12 +121,17 @@ def matmul_integer(node: Node, a: Any, b: Any, a_zero: Any = None, b_zero: Any =
 
 
 def _convolved(node: Node, x: Any, weight: Any, x_zero: Any, weight_zero: Any) -> Any:
-    """Convolution of whole numbers; what is padded stands for zero."""
-    depth = 1
-    for n in weight.shape[1:]:
-        depth *= n
-    dtype = _whole(depth)
-    return convolutions.conv(node, _centred(x, x_zero, dtype), _centred(weight, weight_zero, dtype, 0))
+    """Convolution of whole numbers; what is padded stands for zero. Sums that float32 might round are made in parts, of fewer channels."""
+    window = math.prod(weight.shape[2:])
+    channels = weight.shape[1]
+    part = channels if node.get("group", 1) > 1 or _whole(window) is gl.float64 else max(1, min(channels, (EXACT - 1) // (WIDEST * window)))
+    dtype = _whole(window * part)
+    x, weight = _centred(x, x_zero, dtype), _centred(weight, weight_zero, dtype, 0)
+    if part == channels:
+        return convolutions.conv(node, x, weight)
+    ends = [(at, min(part, channels - at)) for at in range(0, channels, part)]
+    found = [convolutions.conv(node, x.narrow(1, *end), weight.narrow(1, *end)).to(gl.int32) for end in ends]
+    return functools.reduce(operator.add, found)
 
 
 @imports("ConvInteger", fixed=(2, 3))

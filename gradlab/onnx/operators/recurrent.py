@@ -14,6 +14,7 @@ from gradlab.nn.modules.steps import gru_step, keep, lstm_step, rnn_step
 from gradlab.onnx.importing import Node, given, imports
 
 Step = Callable[[Any, Any], Any]
+UNROLLED = 64  # steps that a traced program has one after the other
 _ACTIVATIONS: dict[str, Callable[[Any, float, float], Any]] = {
     "relu": lambda x, a, b: F.relu(x),
     "tanh": lambda x, a, b: gl.tanh(x),
@@ -58,6 +59,14 @@ def _clipped(node: Node, x: Any) -> Any:
 def _run(x: Any, lengths: Any, states: list[Any], step: Step, backwards: bool) -> tuple[Any, list[Any]]:
     """Over the steps of x [time, batch, …]; entries that are over keep their state and give zeros."""
     time = x.shape[0]
+    if lengths is None and current().tracer is not None and time > UNROLLED:  # the body is traced, compiled and written once
+
+        def turn(states: Any, xt: Any) -> tuple[Any, Any]:
+            new = tuple(step(xt, states))
+            return new, new[0]
+
+        last, y = gl.scan(turn, tuple(states), x, reverse=backwards)
+        return y, list(last)
     outputs: list[Any] = [None] * time
     for i in range(time):
         t = time - 1 - i if backwards else i
