@@ -22,7 +22,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, HALF, as_numpy, complex_of, get_default_dtype
 from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, count, is_number as _is_number, normalize_dim, whole
-from gradlab.tensor.common_arguments import functions_take_axis, into as _into
+from gradlab.tensor.common_arguments import functions_take_axis as _functions_take_axis, into as _into
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.missing_names import absent as _absent
 
@@ -369,5 +369,5 @@ def __getattr__(name: str) -> Any:
     raise _absent("gradlab.fft", name)
 
 
-functions_take_axis(__name__)
+_functions_take_axis(__name__)
 named_functions(__name__)
