@@ -78,9 +78,9 @@ template <int K> void pixels_of(int64_t count, const Walk& w, int64_t channels, 
   if (many) some_pixels<K>(low, count - done, w, channels, x + done * w.x_step, y + done * w.y_step);
 }
 void pixels(int64_t count, const Walk& w, int64_t channels, const float* x, float* y) {
-  if (w.sliding && w.across == 3) pixels_of<3>(count, w, channels, x, y);
-  else if (w.sliding && w.across == 5) pixels_of<5>(count, w, channels, x, y);
-  else pixels_of<0>(count, w, channels, x, y);
+  if (w.sliding && w.across == 3) GRADLAB_PART(6) pixels_of<3>(count, w, channels, x, y);
+  else if (w.sliding && w.across == 5) GRADLAB_PART(7) pixels_of<5>(count, w, channels, x, y);
+  else GRADLAB_PART(8) pixels_of<0>(count, w, channels, x, y);
 }
 
 // Taps [first, last) of `count` that are `apart` and meet elements 0 to size - 1, the first one at `at`.
@@ -183,7 +183,7 @@ GRADLAB_KERNEL gradlab_depthwise(char** p, const int64_t* v, int part, int parts
                 y + i * out.image + (q.y + r * c.step_y) * out.row + q.x * out.pixel + column * walk.y_step);
           }
     }
-    if (w[2]) {
+    if (w[2]) GRADLAB_PART(5) {
       float* const notes = (float*)p[4] + piece.first * record_length(channels);
       Pixels all = {y, u.images, rows, c.y.w, out.image, out.row, out.pixel};
       record(all, channels / L * L, notes, notes + channels);
@@ -191,6 +191,6 @@ GRADLAB_KERNEL gradlab_depthwise(char** p, const int64_t* v, int part, int parts
       record(all, L, notes + channels - L, notes + 2 * channels - L);
       count_pixels(all.images * all.rows * all.columns, notes + 2 * channels);
     }
-    for (int64_t i = 0; !straight && i < u.images; ++i) lay_back(staged + i * out.image, rows, c.y.w, channels, c.y, u.n + i, u.first * c.step_y, (float*)p[0]);
+    if (!straight) GRADLAB_PART(4) for (int64_t i = 0; i < u.images; ++i) lay_back(staged + i * out.image, rows, c.y.w, channels, c.y, u.n + i, u.first * c.step_y, (float*)p[0]);
   }
 }

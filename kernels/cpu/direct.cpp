@@ -3,6 +3,9 @@
 // Several pixels times two vectors of outputs stay in registers while the depth is walked; an element that was read is multiplied by the
 // weights of all these outputs, which lie in panels. Sums of a part of the depth are added up by themselves: sums of sums are more accurate
 // than one long sum.
+//
+// Parts of the file: 0 two vectors of outputs, 1 a single one, 2 images that are laid as planes, 3 with their channels last, 4 results that are laid
+// where they belong, 5 records.
 #include "direct.h"
 #include "conv_statistics.h"
 
@@ -202,8 +205,8 @@ GRADLAB_KERNEL gradlab_direct(char** p, const int64_t* v, int part, int parts) {
             const bool last = k + chunk >= depth;
             const Walk walk = {deep + k, least(chunk, depth - k), panel, last && w[0] ? bias + g * across + o : nullptr, k > 0, relu && last};
             float* const target = y + g * across + o;
-            if (across - o > L) pixels<FEW, 2>(here, walk, x + g * given * steps.channel, from, target, to);
-            else pixels<MANY, 1>(here, walk, x + g * given * steps.channel, from, target, to);
+            if (across - o > L) GRADLAB_PART(0) pixels<FEW, 2>(here, walk, x + g * given * steps.channel, from, target, to);
+            else GRADLAB_PART(1) pixels<MANY, 1>(here, walk, x + g * given * steps.channel, from, target, to);
           }
     }
     const Pixels all = {y, u.images, rows, c.y.w, out.image, out.row, out.pixel};
@@ -212,11 +215,11 @@ GRADLAB_KERNEL gradlab_direct(char** p, const int64_t* v, int part, int parts) {
       Pixels those = all;
       those.at += g * across + o0;
       float* const notes = (float*)p[4] + number * record_length(c.y.c);
-      if (w[2]) record(those, channels, notes + first, notes + c.y.c + first);
+      if (w[2]) GRADLAB_PART(5) record(those, channels, notes + first, notes + c.y.c + first);
       if (straight) continue;
       Images target = c.y;
       target.c = channels;
-      for (int64_t i = 0; i < u.images; ++i)
+      GRADLAB_PART(4) for (int64_t i = 0; i < u.images; ++i)
         lay_back(those.at + i * out.image, rows, c.y.w, wide, target, u.n + i, u.first * c.step_y, (float*)p[0] + first * c.y.step[1]);
     }
     if (w[2] && cut == 0) count_pixels(all.images * all.rows * all.columns, (float*)p[4] + number * record_length(c.y.c) + 2 * c.y.c);

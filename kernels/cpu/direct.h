@@ -106,8 +106,8 @@ inline const float* laid(const Convolution& c, const Unit& u, const float* x, fl
   if (c.laying == IN_PLACE) return x + u.n * c.x.step[0] + top * c.x.step[2] + c.left * c.x.step[3];
   const int64_t rows = (u.rows - 1) * c.stride_y + c.reach_y + 1, columns = c.laid_columns(), image = c.steps().image;
   for (int64_t i = 0; i < u.images; ++i) {
-    if (c.laying == LAST) lay(x, c.x, u.n + i, top, rows, c.left, columns, c.x.c, out + i * image);
-    else lay_planes(x, c.x, u.n + i, top, rows, c.left, columns, out + i * image);
+    if (c.laying == LAST) GRADLAB_PART(3) lay(x, c.x, u.n + i, top, rows, c.left, columns, c.x.c, out + i * image);
+    else GRADLAB_PART(2) lay_planes(x, c.x, u.n + i, top, rows, c.left, columns, out + i * image);
   }
   return out;
 }

@@ -6,20 +6,21 @@ namespace {
 thread_local LargeScratch slope_scratch;
 thread_local Scratch place_scratch;
 
-// Which elements a vector holds: outputs, channels, pixels; or one channel, and one output, of each group.
+// Which elements a vector holds: outputs, channels, pixels; or one channel, and one output, of each group. These are parts 0 to 3 of the file.
 enum Way { OUTPUTS, CHANNELS, PIXELS, APART };
 
 constexpr int64_t ROOM = 1 << 16;       // floats of a laid band: a quarter of the second-level cache
 constexpr int64_t FEW = (1 << 14) / P;  // pixels of a band: few enough for a panel of dy to stay near
 constexpr int64_t MANY = 1 << 11;       // of PIXELS, which reads dy seldom
-constexpr int64_t SUMS = 1 << 10;       // sums of which each can be a vector
 
 // The call, as its parameters lie: images, their gradients; sizes of the kernel, strides, where the first place of the first pixel lies,
-// dilation, groups; how the work is divided: blocks of images, parts of the groups, of a group's channels, and of its outputs.
+// dilation, groups; how the work is divided: blocks of images, parts of the groups, of a group's channels, and of its outputs; the way, which whoever
+// makes the call has chosen (lowerings/conv_weight_gradient.py).
 struct Call {
   Images x, y;
   int64_t kh, kw, sy, sx, top, left, dy, dx, groups;
   int64_t blocks, group_parts, channel_parts, output_parts;
+  int64_t way;
 };
 
 // Some pixels: of images from n on, rows from y on and columns from x on.
@@ -50,41 +51,12 @@ struct Part {
     const Share c = share(given, int(part / s.output_parts % s.channel_parts), int(s.channel_parts), 16);
     const Share o = share(own, int(part % s.output_parts), int(s.output_parts), 16);
     c0 = c.first, channels = c.last - c.first, o0 = o.first, outputs = o.last - o.first;
-    choose();
+    way = s.way == PIXELS && s.y.w < L ? OUTPUTS : Way(s.way), fold = s.dx == 1 && way == CHANNELS;
     divide();
   }
 
   bool x_last() const { return s.x.step[1] == 1 && s.x.c > 1; }
   bool y_last() const { return s.y.step[1] == 1 && s.y.c > 1; }
-
-  // The way that takes the least time, by a rough count of cycles for each pixel: half of one for a product of vectors.
-  void choose() {
-    way = OUTPUTS, fold = s.dx == 1;
-    const double met = double(s.sy * s.sx * channels), made = double(outputs), lanes = double(L);  // elements that are laid, for each group
-    const int64_t of_x = fold ? s.kh * up(s.kw * channels, L) : places * up(channels, L), of_y = up(outputs, L), sums = places * channels * outputs;
-    const double turn = 4;  // a vector, from row-major order or to it
-    const double put = double(sums * s.blocks) / double(s.y.n * s.y.h * s.y.w);
-    const auto least_of = [&](Way other, double cycles, double& best) {
-      if (cycles < best) best = cycles, way = other;
-    };
-    const bool bare = s.top >= 0 && s.left >= 0 && s.top + high(s.y.h) <= s.x.h && s.left + broad(s.y.w) <= s.x.w;  // no border is needed
-    const double to_outputs = y_last() ? (outputs % L == 0 ? 0 : made / lanes) : turn * double(of_y);
-    double best = 0.5 * double(places * channels * of_y) + (bare ? 0 : met / lanes) + to_outputs + 0.3 * put;
-    const double to_channels = x_last() ? met / lanes : channels < L ? met : turn * met / lanes;
-    const int64_t loads = up(of_x, 2) * outputs + (channels % L == 0 ? 1 : 2) * of_x, steps = of_x * outputs;  // two at a time
-    least_of(CHANNELS, 0.6 * double(steps > loads ? steps : loads) + to_channels + 1.5 * put, best);
-    if (s.sx == 1 && s.y.w >= L && groups * sums <= SUMS) {
-      const double to_x = x_last() ? turn * double(s.sy * up(kept(), L)) / double(groups) : bare ? 0 : 25 / double(s.y.w) * met;
-      const double to_y = y_last() ? turn * double(up(groups * outputs, L)) / double(groups) : 0;
-      least_of(PIXELS, (outputs == 1 ? 1.3 : 0.7) * double(up(s.y.w, L) * sums) / double(s.y.w) + to_x + to_y, best);
-    }
-    if (groups > 1) {
-      const double of_apart = double(up(groups, L)) / double(groups);  // vectors
-      const double to_x = !x_last() ? turn * of_apart * met : channels == 1 ? met / lanes : met, to_y = !y_last() ? turn * of_apart * made : outputs == 1 ? 0 : made;
-      least_of(APART, 0.5 * double(sums) * of_apart + to_x + to_y + put, best);
-    }
-    fold = fold && way == CHANNELS;
-  }
 
   // Bands of pixels that fit the cache, as even as possible; several images together where they are small.
   void divide() {
@@ -257,10 +229,10 @@ struct Work {
 
   void add(const Band& b) {
     const View x = view_of_x(b);
-    if (q.way == OUTPUTS) by_outputs(b, x);
-    else if (q.way == CHANNELS) by_channels(b, x);
-    else if (q.way == PIXELS) by_pixels(b, x);
-    else apart(b, x);
+    if (q.way == OUTPUTS) GRADLAB_PART(OUTPUTS) by_outputs(b, x);
+    else if (q.way == CHANNELS) GRADLAB_PART(CHANNELS) by_channels(b, x);
+    else if (q.way == PIXELS) GRADLAB_PART(PIXELS) by_pixels(b, x);
+    else GRADLAB_PART(APART) apart(b, x);
     more = true;
   }
   // The sums, to their places in dw [outputs, channels of a group, places].
@@ -268,7 +240,7 @@ struct Work {
     const int64_t depth = q.given * q.places, many = q.channels * q.places, pitch = q.pitch();
     for (int64_t g = 0; g < q.groups; ++g) {
       float* to = dw + ((q.g0 + g) * q.own + q.o0) * depth + q.c0 * q.places;
-      if (q.way == OUTPUTS) {
+      if (q.way == OUTPUTS) GRADLAB_PART(OUTPUTS) {
         for (int64_t o = 0; o < q.outputs; o += L)
           for (int64_t k = 0, c = 0, t = 0; k < many; k += L) {
             const float* from[L];
@@ -284,13 +256,15 @@ struct Work {
               else std::memcpy(to + (o + j) * depth + k, &some[j], sizeof(float) * size_t(have));
             }
           }
-      } else if (q.way == CHANNELS) {
+      }
+      else if (q.way == CHANNELS) GRADLAB_PART(CHANNELS) {
         for (int64_t o = 0; o < q.outputs; ++o)
           for (int64_t t = 0; t < q.places; ++t) {
             const float* from = total + ((g * q.units() + (q.fold ? t / s.kw : t)) * q.outputs + o) * pitch + (q.fold ? t % s.kw * q.channels : 0);
             for (int64_t c = 0; c < q.channels; ++c) to[o * depth + c * q.places + t] = from[c];
           }
-      } else if (q.way == PIXELS) {
+      }
+      else if (q.way == PIXELS) GRADLAB_PART(PIXELS) {
         for (int64_t o = 0; o < q.outputs; ++o)
           for (int64_t k = 0; k < many; ++k) {
             float lane[L];
@@ -299,7 +273,8 @@ struct Work {
               for (int64_t j = 0; j < half; ++j) lane[j] += lane[j + half];
             to[o * depth + k] = lane[0];
           }
-      } else {
+      }
+      else GRADLAB_PART(APART) {
         for (int64_t o = 0; o < q.outputs; ++o)
           for (int64_t t = 0; t < q.places; ++t)
             for (int64_t c = 0; c < q.channels; ++c) to[o * depth + c * q.places + t] = total[(o * many + t * q.channels + c) * pitch + g];

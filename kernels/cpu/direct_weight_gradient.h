@@ -111,9 +111,17 @@ __attribute__((noinline)) void products(const float* const* rows, const float* b
 }
 
 using Products = void (*)(const float* const*, const float*, int64_t, const Run&, bool, float*, int64_t, int64_t);
+// Parts of the file: 4 to 7 vectors in blocks of one to four; of numbers 12 to 23 blocks of one vector and so many rows, 24 to 35 those of two.
+template <Kind KIND, int W, int R> inline Products made() {
+  if constexpr (needed(KIND == NUMBERS ? 11 + R + 12 * (W - 1) : 3 + W)) return products<KIND, R, W>;
+  else return nullptr;
+}
 template <Kind KIND, int W, size_t... R> inline Products chosen(int64_t r, std::index_sequence<R...>) {
-  static const Products all[] = {products<KIND, int(R) + 1, W>...};
-  return all[r - 1];
+  static const Products all[] = {made<KIND, W, int(R) + 1>()...};
+  const Products found = all[r - 1];
+  if (found == nullptr) __builtin_trap();
+  GRADLAB_NOTE(KIND == NUMBERS ? 11 + r + 12 * (W - 1) : 3 + W);
+  return found;
 }
 
 // The most vectors of a block of vectors; the most rows of one so many vectors wide, and the kernel for it.

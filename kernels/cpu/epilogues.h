@@ -111,6 +111,8 @@ void end_rows(int64_t rows, int64_t width, int64_t step, float* c, const float* 
   }
 }
 
+// Of a file the parts 0 to 7 are the kinds of endings (0: where the result is rounded).
+//
 // The pointers are those of the other and of what is beside, as far as the kind has them; both are laid out as c.
 struct Ends {
   int64_t kind, before, after;
@@ -124,14 +126,14 @@ struct Ends {
   void operator()(int64_t at, int64_t rows, int64_t width, int64_t step, float* c) const {
     const auto run = [=](auto end) { end(rows, width, step, c, other + at, beside + at, before, after); };
     switch (kind) {
-      case NOTHING: if (before) run(end_rows<NOTHING>); return;
-      case RELU: return run(end_rows<RELU>);
-      case RELU_BACKWARD: return run(end_rows<RELU_BACKWARD>);
-      case ADD: return run(end_rows<ADD>);
-      case GELU: return run(end_rows<GELU>);
-      case GELU_KEPT: return run(end_rows<GELU_KEPT>);
-      case GELU_BACKWARD: return run(end_rows<GELU_BACKWARD>);
-      case GELU_AGAIN: return run(end_rows<GELU_AGAIN>);
+      case NOTHING: if (before) GRADLAB_PART(NOTHING) run(end_rows<NOTHING>); return;
+      case RELU: GRADLAB_PART(RELU) return run(end_rows<RELU>);
+      case RELU_BACKWARD: GRADLAB_PART(RELU_BACKWARD) return run(end_rows<RELU_BACKWARD>);
+      case ADD: GRADLAB_PART(ADD) return run(end_rows<ADD>);
+      case GELU: GRADLAB_PART(GELU) return run(end_rows<GELU>);
+      case GELU_KEPT: GRADLAB_PART(GELU_KEPT) return run(end_rows<GELU_KEPT>);
+      case GELU_BACKWARD: GRADLAB_PART(GELU_BACKWARD) return run(end_rows<GELU_BACKWARD>);
+      case GELU_AGAIN: GRADLAB_PART(GELU_AGAIN) return run(end_rows<GELU_AGAIN>);
     }
   }
 };

@@ -1,4 +1,5 @@
 // Products with few rows, in float32: each number of the second matrix is needed once or twice, so nothing is packed. c = a b (+ bias).
+// Parts of the file: 8 rows of b that are read from end to end, 9 to 11 columns, and one to three rows of a.
 #include "epilogues.h"
 
 namespace {
@@ -82,10 +83,10 @@ GRADLAB_KERNEL gradlab_few_rows(char** p, const int64_t* v, int part, int parts)
     const float* from = b + first * b_column;
     float* to = c + first;
     if (b_row == 1) {
-      if (m == 1) all_along<1>(a, a_row, from, b_column, k, width, to, c_row);
-      else if (m == 2) all_along<2>(a, a_row, from, b_column, k, width, to, c_row);
-      else all_along<3>(a, a_row, from, b_column, k, width, to, c_row);
-    } else {
+      if (m == 1) GRADLAB_PART(9) all_along<1>(a, a_row, from, b_column, k, width, to, c_row);
+      else if (m == 2) GRADLAB_PART(10) all_along<2>(a, a_row, from, b_column, k, width, to, c_row);
+      else GRADLAB_PART(11) all_along<3>(a, a_row, from, b_column, k, width, to, c_row);
+    } else GRADLAB_PART(8) {
       for (int64_t i = 0; i < m; ++i) std::memset(to + i * c_row, 0, sizeof(float) * size_t(width));
       int64_t r = 0;
       for (; r + SIDE <= k; r += SIDE)

@@ -1,4 +1,6 @@
-// Matrix products in float32, and packing.
+// Matrix products in float32, and packing. Parts of the file: 8 rows of A whose elements are beside each other, 9 others, 10 halves.
+#include "needs.h"
+#define GRADLAB_ROWS (needed(8) + 2 * needed(9))
 #include "epilogues.h"
 #include "product.h"
 

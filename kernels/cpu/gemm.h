@@ -8,10 +8,16 @@
 #define GRADLAB_GEMM_H
 
 #include "aligned.h"
+#include "needs.h"
 #include "runtime.h"
 
 #include <cstdlib>
 #include <utility>
+
+// Which ways A may lie: 1 the elements of its rows beside each other, 2 any other. A file that knows which of them it needs says so.
+#ifndef GRADLAB_ROWS
+#define GRADLAB_ROWS 3
+#endif
 
 namespace {
 
@@ -178,24 +184,15 @@ template <typename T> void pack_rows(const T* a, const Product& q, int64_t heigh
 // R rows of C times one panel. first: C is not read. The bias, if there is one, comes last: sums of small products keep their digits beside it.
 template <typename T, int R>
 inline __attribute__((always_inline)) void micro(
-    const T* a, int64_t a_row, int64_t a_column, const T* panel, int64_t depth, T* c, int64_t c_row, int64_t have, bool first, const T* bias) {
+    const T* a, int64_t a_row, int64_t a_column, const T* panel, int64_t depth, T* c, int64_t c_row, bool first, const T* bias) {
   using V = typename Wide<T>::type;
   constexpr int L = LANES<T>, P = PANEL<T>;
   V total[R][2];
-  T edge[P];
-  if (first) {
 #pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) total[i][0] = total[i][1] = V{};
-  } else if (have == P) {
+  for (int i = 0; i < R; ++i) total[i][0] = total[i][1] = V{};
+  if (!first)
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) total[i][0] = load(c + i * c_row), total[i][1] = load(c + i * c_row + L);
-  } else {
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-      for (int64_t j = 0; j < P; ++j) edge[j] = j < have ? c[i * c_row + j] : T(0);
-      total[i][0] = load(edge), total[i][1] = load(edge + L);
-    }
-  }
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {  // what is written at the end is on its way meanwhile
     __builtin_prefetch(c + i * c_row, 1);
@@ -212,44 +209,48 @@ inline __attribute__((always_inline)) void micro(
     }
   }
   if (bias != nullptr) {
-    V low, high;
-    if (have == P) low = load(bias), high = load(bias + L);
-    else {
-      for (int64_t j = 0; j < P; ++j) edge[j] = j < have ? bias[j] : T(0);
-      low = load(edge), high = load(edge + L);
-    }
+    const V low = load(bias), high = load(bias + L);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) total[i][0] += low, total[i][1] += high;
   }
-  if (have == P) {
 #pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) store(c + i * c_row, total[i][0]), store(c + i * c_row + L, total[i][1]);
-  } else {
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-      store(edge, total[i][0]), store(edge + L, total[i][1]);
-      for (int64_t j = 0; j < have; ++j) c[i * c_row + j] = edge[j];
-    }
-  }
+  for (int i = 0; i < R; ++i) store(c + i * c_row, total[i][0]), store(c + i * c_row + L, total[i][1]);
 }
 
+// All panels; the last one may have fewer columns, which are computed beside C.
 template <typename T, int R, bool PACKED>
 __attribute__((noinline)) void rows(
     const T* a, int64_t a_row, int64_t a_column, const T* panels, int64_t step, int64_t depth, int64_t width, T* c, int64_t c_row, bool first,
     const T* bias) {
-  for (int64_t j = 0; j < width; j += PANEL<T>) {
-    const int64_t have = width - j < PANEL<T> ? width - j : PANEL<T>;
+  constexpr int64_t P = PANEL<T>;
+  for (int64_t j = 0; j < width; j += P) {
+    const int64_t have = width - j < P ? width - j : P;
+    T edge[(R + 1) * P];  // such columns, and their bias
+    T* to = c + j;
     const T* b = bias == nullptr ? nullptr : bias + j;
-    if (PACKED) micro<T, R>(a, 1, ROWS, panels + j * step, depth, c + j, c_row, have, first, b);
-    else if (a_column == 1) micro<T, R>(a, a_row, 1, panels + j * step, depth, c + j, c_row, have, first, b);
-    else micro<T, R>(a, a_row, a_column, panels + j * step, depth, c + j, c_row, have, first, b);
+    if (have < P) {
+      std::memset(edge, 0, sizeof edge);
+      for (int i = 0; i < R && !first; ++i) std::memcpy(edge + i * P, to + i * c_row, sizeof(T) * size_t(have));
+      if (b != nullptr) b = (const T*)std::memcpy(edge + R * P, b, sizeof(T) * size_t(have));
+      to = edge;
+    }
+    const auto made = [=](int64_t row, int64_t column) __attribute__((always_inline)) {
+      micro<T, R>(a, row, column, panels + j * step, depth, to, have < P ? P : c_row, first, b);
+    };
+    GRADLAB_NOTE(!PACKED && a_column == 1 ? 8 : 9);
+    if constexpr (PACKED) made(1, ROWS);
+    else if constexpr (GRADLAB_ROWS == 1) made(a_row, 1);
+    else if constexpr (GRADLAB_ROWS == 2) made(a_row, a_column);
+    else if (a_column == 1) made(a_row, 1);
+    else made(a_row, a_column);
+    for (int i = 0; i < R && have < P; ++i) std::memcpy(c + j + i * c_row, edge + i * P, sizeof(T) * size_t(have));
   }
 }
 
 template <typename T, int R>
 void some_rows(int64_t left, const T* a, const Product& q, const T* panels, int64_t step, int64_t depth, int64_t width, T* c, bool first, const T* bias) {
   if constexpr (R > 0) {
-    if constexpr (R == ROWS) {
+    if constexpr (R == ROWS && GRADLAB_ROWS > 1) {
       if (left >= R && q.a_row == 1 && q.a_column == ROWS)
         return rows<T, R, true>(a, 1, ROWS, panels, step, depth, width, c, q.c_row, first, bias);
     }
@@ -272,7 +273,7 @@ bool multiply(
     const T* a, const T* b, T* c, const T* bias, const Product& q, int64_t m0, int64_t m1, int64_t n0, int64_t n1, const T* ready = nullptr,
     const Then& then = {}) {
   if (m0 >= m1 || n0 >= n1) return true;
-  const bool lies = q.a_column == 1;
+  const bool lies = GRADLAB_ROWS == 1 || (GRADLAB_ROWS == 3 && q.a_column == 1);
   const int64_t deepest = lies || q.k <= WHOLE ? WHOLE : DEPTH, blocks = q.k <= deepest ? 1 : (q.k + deepest - 1) / deepest;
   const int64_t depth = q.k == 0 ? 1 : (q.k + blocks - 1) / blocks, most = depth <= DEPTH ? WIDTH : WIDTH / 2;  // blocks of equal depth
   const int64_t span = n1 - n0 < most ? n1 - n0 : most;
@@ -297,7 +298,7 @@ bool multiply(
       for (int64_t low = m0; low < m1; low += HEIGHT) {
         const int64_t height = m1 - low < HEIGHT ? m1 - low : HEIGHT;
         const T* from = a + low * q.a_row + k * q.a_column;
-        if (!direct) {
+        if (GRADLAB_ROWS > 1 && !direct) {
           T* mine = (T*)row_scratch.of(sizeof(T) * size_t(HEIGHT * depth));
           if (mine == nullptr) return false;
           pack_rows(from, q, height, deep, mine);

@@ -76,7 +76,7 @@ __attribute__((noinline)) void blocks(int64_t count, const Walk& w, const float*
 template <int R = MOST>
 void some_outputs(int64_t r, int64_t count, const Walk& w, const float* x, const int32_t* from, float* y, const int32_t* to) {
   if constexpr (R > 0) {
-    if (r == R) blocks<R>(count, w, x, from, y, to);
+    if (r == R) GRADLAB_PART(8 + R) blocks<R>(count, w, x, from, y, to);
     else some_outputs<R - 1>(r, count, w, x, from, y, to);
   }
 }
@@ -315,7 +315,7 @@ GRADLAB_KERNEL gradlab_planes(char** p, const int64_t* v, int part, int parts) {
         if (last) write(staged, g * own, groups * own);
       }
     }
-    if (w[2]) {
+    if (w[2]) GRADLAB_PART(5) {
       float* const notes = (float*)p[4] + piece.first * record_length(c.y.c);
       const int64_t rows = least(u.rows, c.y.h - u.first), whole = last ? c.y.c / L * L : 0;
       record({y, u.images, rows, c.y.w, c.y.step[0], c.y.step[2], c.y.step[3]}, whole, notes, notes + c.y.c);

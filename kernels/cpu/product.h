@@ -37,7 +37,7 @@ template <typename T> void halves(char** p, const Product& q, int part, int part
 // packed and there is a bias. With HALVES, which need contiguous c, there are a rest and neither bias nor batches. Endings have no batches.
 template <typename T, typename Ends> void product(char** p, const int64_t* v, int part, int parts) {
   const Product q = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], (v[8] & 1) != 0, false};
-  if (v[9] == HALVES) return halves<T>(p, q, part, parts);
+  if (v[9] == HALVES) GRADLAB_PART(10) return halves<T>(p, q, part, parts);
   const bool packed = (v[8] & 2) != 0;
   const int64_t outer = v[10], inner = v[11], batch = outer * inner;
   const T* bias = q.bias ? (const T*)p[3] : nullptr;

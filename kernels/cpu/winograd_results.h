@@ -124,7 +124,7 @@ template <int TALL, typename F> inline bool results(F tile, int64_t wide, int64_
         total[0] += left[i], total[1] += right[i];
         if (e.relu) left[i] = left[i] < V{} ? V{} : left[i], right[i] = right[i] < V{} ? V{} : right[i];
       }
-      if (e.plane == 0) {
+      if (!needed(5) || e.plane == 0) {
         float* const out = e.at + first + 2 * t * e.pixel + c;
         const bool both = x + 2 * t + 1 < e.columns;
 #pragma GCC unroll 4
@@ -218,7 +218,7 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
     const int64_t u = piece.first, n = u / bands * group, images = least(group, x.n - n), begin = u % bands * band, tall = least(band, height - begin);
     const int64_t rows = least(TALL * tall, y.h - TALL * begin);
     Part source = {(const float*)p[1] + n * x.step[0], x.step[0], x.step[2], x.step[3], x.h, x.w};
-    if (!lies) {
+    if (!lies) GRADLAB_PART(2) {
       source = {from, laid, columns * wide, wide, TALL * tall + 2, columns};
       for (int64_t i = 0; i < images; ++i)
         lay((const float*)p[1], x, n + i, top + TALL * begin, TALL * tall + 2, left, columns, wide, from + i * laid);
@@ -247,8 +247,8 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
         });
       }
     }
-    if (w[8]) record({ending.at, images, rows, y.w, ending.image, ending.row, ending.pixel}, y.c, (float*)p[5] + u * record_length(y.c));
-    if (pooled) {
+    if (w[8]) GRADLAB_PART(4) record({ending.at, images, rows, y.w, ending.image, ending.row, ending.pixel}, y.c, (float*)p[5] + u * record_length(y.c));
+    if (pooled) GRADLAB_PART(5) {
       const Images whole = {y.n, y.c, y.h / 2, y.w / 2, {y.step[0], y.step[1], y.step[2], y.step[3]}};
       const Images places = {y.n, y.c, y.h / 2, y.w / 2, {w[11], w[12], w[13], w[14]}};
       for (int64_t i = 0; i < images; ++i) {
@@ -256,7 +256,8 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
         lay_back(at, rows / 2, width, across, whole, n + i, TALL / 2 * begin, (float*)p[0]);
         lay_back_indices((const int32_t*)at + made / 2, rows / 2, width, across, places, n + i, TALL / 2 * begin, (int64_t*)p[4]);
       }
-    } else if (!direct)
+    }
+    if (!pooled && !direct) GRADLAB_PART(3)
       for (int64_t i = 0; i < images; ++i) lay_back(to + i * made, rows, WIDE * width, across, y, n + i, TALL * begin, (float*)p[0]);
   }
 }

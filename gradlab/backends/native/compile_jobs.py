@@ -21,13 +21,14 @@ REFUSED = "the C++ compiler refuses a program of gl.compile; GRADLAB_COMPILER=no
 
 
 class Job(NamedTuple):
-    """A library to build. source: a file, or "" for the given text. cost: what costs more begins earlier."""
+    """A library to build. source: a file, or "" for the given text, which is called `name`. cost: what costs more begins earlier."""
 
     target: Path
     arguments: tuple[str, ...]
     source: str
     text: str = ""
     cost: float = 0.0
+    name: str = "program.cpp"
 
 
 class _Begun:
@@ -128,7 +129,7 @@ class Works:
         with Workshop(job.target) as shop:
             source, library = job.source, shop.directory / "program.so"
             if not source:
-                source = "program.cpp"
+                source = job.name
                 (shop.directory / source).write_text(job.text)
             command = [*compiler().command, *job.arguments, source, "-o", str(library)]
             with self._lock:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import operator
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ TUNING = {
 # Winograd's kernels and those behind a pooling lose a tenth to a half by it.
 SOONER = frozenset([
     "attention.cpp", "attention_backward.cpp", "batch_norm.cpp", "batch_norm_backward_chained.cpp", "batch_norm_chained.cpp",
-    "direct_weight_gradient.cpp", "few_rows.cpp", "gemm.cpp",
+    "cross_entropy.cpp", "direct_weight_gradient.cpp", "few_rows.cpp", "gemm.cpp",
 ])  # fmt: skip
 ALWAYS = ("thread_pool.cpp", "guards.cpp")  # what any program needs soon
 # The dearest to compile begin first: these, and generated texts that are long.
@@ -56,6 +57,7 @@ DEAREST = (
     "attention_backward.cpp", "attention.cpp",
 )  # fmt: skip
 AS_DEAR = 6e3  # characters of a text that take about as long as the cheapest of these
+LONG = 2e4  # characters of a program's text, many small loops that are as fast at VECTORS all together and take two thirds of the time
 
 
 def available() -> bool:
@@ -140,16 +142,38 @@ def built(text: str, file: str = "") -> Path:
     return wanted.target
 
 
-def job(text: str, file: str) -> Job:
+def job(text: str, file: str, effort: tuple[str, ...] | None = None) -> Job:
     """What the compiler has to do for a text or a source."""
     source = _text(file) if file else text
     directory = cache_directory("programs")
-    effort = TUNING.get(file, LOOPS)
+    effort = effort or TUNING.get(file, LOOPS)
     flags = (*FLAGS, *effort, FUSED if file and file not in ROUNDED else EXACT, *_own(effort, file))
     target = directory / f"{digest(content(source, *flags), processor())}.so"
     include = (f"-I{MINIMAL_STD}", f"-I{KERNELS}", f"-I{SHARED}")
     cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / AS_DEAR
     return Job(target, (*flags, *include), str(KERNELS / file) if file else "", text, cost)
+
+
+def part(file: str, names: Iterable[str], needs: int) -> Job:
+    """What the compiler has to do for these functions of a source, as far as one program needs them (needs.py)."""
+    whole, wanted = job("", file), set(names)
+    flags = (*whole.arguments, f"-DGRADLAB_NEEDS={needs}")
+    text = _WHOLE.sub(lambda found: found[0] if found[1] in wanted else "", _text(file))
+    target = whole.target.with_name(f"{digest(content(text, *flags), processor())}.so")
+    return Job(target, flags, "", text, whole.cost, file)
+
+
+_begun: dict[str, Job] = {}  # of each file the part that was compiled for a program of this process
+
+
+def _for_a_program(file: str, names: Iterable[str], needs: int) -> Job:
+    """The library of a source for a program: all of it where that lies ready, or where another program wanted another part, which is sooner
+    than a library for each."""
+    whole = job("", file)
+    if file in ALWAYS or intact(whole.target):
+        return whole
+    own = part(file, names, needs)
+    return own if intact(own.target) or _begun.setdefault(file, own).target == own.target else whole
 
 
 def content(source: str, *flags: str) -> str:
@@ -177,6 +201,7 @@ def _included(source: str) -> list[str]:
 
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_WHOLE = re.compile(r'^(?:GRADLAB_KERNEL|extern "C" \w+) (\w+)\([^{;]*\{(?:.*\}\n|\n(?:.*\n)*?\}\n)', re.MULTILINE)
 _DEFINED = re.compile(r'^(?:GRADLAB_KERNEL|extern "C" \w+) (\w+)\(', re.MULTILINE)
 
 
@@ -209,16 +234,20 @@ def _sources() -> dict[str, str]:
     return {name: path.name for path in sorted(KERNELS.glob("*.cpp")) for name in _DEFINED.findall(_text(path.name))}
 
 
-def libraries(names: Iterable[str], text: str = "") -> Callable[[str], Any]:
+def libraries(names: Iterable[str], text: str = "", needs: Mapping[str, int] | None = None) -> Callable[[str], Any]:
     """A function that gives the functions of these names, written by hand or in a generated text.
 
-    What is not in the cache is compiled, several files at a time; what no program needs is not compiled at all.
+    What is not in the cache is compiled, several files at a time; what no program needs is not compiled at all. needs: of some functions
+    the parts of their file that are enough (needs.py).
     """
     if not compiles():
         return prebuilt.function
     files = {name: _sources().get(name, "") for name in names}
     sources = [*[""] * bool(text), *dict.fromkeys(file for file in files.values() if file)]
-    jobs = [job("" if file else text, file) for file in sources]
+    wanted = {file: [name for name, own in files.items() if own == file] for file in sources}
+    parts = {file: functools.reduce(operator.or_, ((needs or {}).get(name, -1) for name in names)) for file, names in wanted.items()}
+    own = VECTORS if len(text) > LONG else LOOPS
+    jobs = [_for_a_program(file, wanted[file], parts[file]) if file else job(text, "", own) for file in sources]
     if not all(intact(one.target) for one in jobs):
         works.begin([*jobs, *(job("", file) for file in ALWAYS)])
         works.finish(jobs)

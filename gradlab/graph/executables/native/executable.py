@@ -207,7 +207,7 @@ class NativeExecutable:
             else:
                 self.segments.append(self._numpy_step(item.call) if item is not None and item.call is not None else step)
         self.chains = {i: self._chain(row) for i, row in enumerate(rows) if isinstance(row, Chain)}
-        function = compiler.libraries([*kernels(rows), "gradlab_run"], "\n".join(ctx.texts.values()))
+        function = compiler.libraries([*(own := kernels(rows)), "gradlab_run"], "\n".join(ctx.texts.values()), own)
         runtime = compiler.runtime()
         self._status = np.zeros(8, np.int64)
         size = self.plan.size + self._scratch + sum(ctx.reserved)

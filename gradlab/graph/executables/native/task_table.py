@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native import needs
 from gradlab.backends.native.lowering import TaskSpec
 from gradlab.backends.native.place import Place
 from gradlab.backends.native.tables import Task
@@ -75,13 +76,12 @@ class Table:
         self._lead(row, "spots", [n for spot in spots for n in spot])
 
 
-def kernels(rows: Sequence[TaskSpec | Chain]) -> list[str]:
-    """The names of all kernels that rows need."""
-    found: dict[str, None] = {}
+def kernels(rows: Sequence[TaskSpec | Chain]) -> dict[str, int]:
+    """The names of all kernels that rows need, and which parts of their files (needs.py)."""
+    found: dict[str, int] = {}
     for row in rows:
-        if isinstance(row, TaskSpec):
-            found[row.kernel] = None
-        else:
-            found[CHAIN] = None
-            found.update((link.task.kernel, None) for link in row.links)
-    return list(found)
+        if not isinstance(row, TaskSpec):
+            found[CHAIN] = needs.ALL
+        for task in [row] if isinstance(row, TaskSpec) else [link.task for link in row.links]:
+            found[task.kernel] = found.get(task.kernel, 0) | needs.of(task.kernel, task.parameters)
+    return found
