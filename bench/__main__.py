@@ -3,8 +3,9 @@
     env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python -m bench [names] [--peers torch,jax] [--rounds 3] [--threads 2] [--limit]
 
 Engines take turns, each measurement in a process of its own. Prints the median milliseconds of a step with the spread of the rounds,
-compiled gradlab's ratio to the best peer, the seconds until its first replay, and the memory that steps add at their peak. Losses of
-the first 10 steps have to agree with PyTorch's (where it is missing: eager gradlab's) within 1e-3; else the exit code is 1.
+compiled gradlab's ratio to the best peer, the seconds until its first replay, and the resident memory, beyond model and data, at the
+peak of the steps after the first three. Losses of the first 10 steps have to agree with PyTorch's (where it is missing: eager gradlab's)
+within 1e-3, and gradlab's engines have to end; else the exit code is 1.
 
 "No compiler" is compiled gradlab with GRADLAB_COMPILER=none: the prebuilt kernels of a wheel, of the folder that GRADLAB_PREBUILT names,
 or NumPy. torch.compile's own compiler takes minutes for some; see --patience and --peers.
@@ -18,6 +19,7 @@ or NumPy. torch.compile's own compiler takes minutes for some; see --patience an
 import argparse
 import importlib.util
 import json
+import math
 import os
 import platform
 import statistics
@@ -48,7 +50,7 @@ def prepared(name, engine, device):
         import peer_numpy
 
         return peer_numpy.prepared(name), None, lambda: None
-    if engine.startswith("torch"):
+    if engine in PEERS:
         import torch as lib
     else:
         import gradlab as lib
@@ -65,6 +67,7 @@ def measure(name, engine, device, seconds):
     begun = time.perf_counter()
     losses = [float(step()), float(step()), float(step())]
     first = time.perf_counter() - begun
+    peak.again()
     losses += [float(step()) for _ in range(COMPARED - 3)]
     times = []
     while sum(times) < seconds or len(times) < 5:
@@ -120,23 +123,41 @@ def rows(args, engines):
         yield name, {engine: each for engine, each in found.items() if each}
 
 
+def apart_by(a, b):
+    """The relative difference of two losses."""
+    if math.isfinite(a) and math.isfinite(b):
+        return abs(a - b) / max(abs(b), 1e-6)
+    return 0.0 if repr(a) == repr(b) else math.inf
+
+
+def plain(found):
+    """The same without what JSON does not have: None for what is not finite."""
+    if isinstance(found, dict):
+        return {key: plain(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [plain(value) for value in found]
+    return None if isinstance(found, float) and not math.isfinite(found) else found
+
+
 def difference(found):
-    """The largest relative difference of a loss from PyTorch's, or from eager gradlab's, and whose it is."""
-    reference = found.get("torch", found.get("eager"))[0]["losses"]
+    """The largest relative difference of a loss from PyTorch's, eager gradlab's, or those of the first that there are; and whose it is.
+    What is not finite differs by infinity from all else."""
+    reference = next(found[engine] for engine in ("torch", *found) if engine in found)[0]["losses"]
     gaps = {}
     for engine, each in found.items():
-        gaps[engine] = max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(each[0]["losses"], reference))
+        pairs = [(a, b) for one in each for a, b in zip(one["losses"], reference, strict=True)]
+        gaps[engine] = max(apart_by(a, b) for a, b in pairs)
     worst = max(gaps, key=gaps.get)
     return gaps[worst], worst
 
 
 def chart(table, file):
-    """Bars of milliseconds beside the best peer's, as an SVG picture: shorter is faster."""
+    """Bars of milliseconds of each workload's engines and peers, as an SVG picture: shorter is faster."""
     colours = {"eager": "#9aa5b1", "compiled": "#d9480f", "no compiler": "#f08c00"}
     lines, y = [], 20
     for name, found in table.items():
         ms = {e: statistics.median(one["ms"] for one in each) for e, each in found.items()}
-        longest = max(ms.values())
+        longest = max(ms.values(), default=1)
         lines.append(f'<text x="4" y="{y + 11}" font-weight="bold">{name}</text>')
         for engine, value in ms.items():
             width = max(1, 420 * value / longest)
@@ -171,6 +192,11 @@ def main():
         return 0
     if unknown := [name for name in args.names if name not in NAMES]:
         parser.error(f"there is no workload {unknown[0]}: {', '.join(NAMES)}")
+    for given, offer in ((args.engines, OWN), (args.peers, PEERS)):
+        if unknown := [e for e in given.split(",") if e and e not in offer]:
+            parser.error(f"there is no {unknown[0]!r}: {', '.join(offer)}")
+    if args.rounds < 1:
+        parser.error("--rounds is at least 1")
     if args.smoke:
         args.names, args.rounds, args.seconds = ["tiny"], 1, 0.1
     engines = [e for e in (*args.engines.split(","), *args.peers.split(",")) if e and (args.device == "cpu" or e not in ("jax", "numpy"))]
@@ -187,9 +213,9 @@ def main():
         peers = [ms[e] for e in ms if e not in OWN]
         ratio = f"{ms['compiled'] / min(peers):.2f}" if peers and "compiled" in ms else "-"
         first = f"{found['compiled'][0]['first']:.2f}" if "compiled" in found else "-"
-        memory = "/".join(f"{found[e][0]['mb']:.0f}" for e in OWN[:2] if e in found)
-        gap, worst = difference(found) if found else (0.0, "")
-        agreed = agreed and gap <= 1e-3
+        memory = "/".join(f"{found[e][0]['mb'] or math.nan:.0f}" for e in OWN[:2] if e in found)
+        gap, worst = difference(found) if found else (math.nan, "nothing ran")
+        agreed = agreed and gap <= 1e-3 and all(e in found for e in engines if e in OWN)
         print(f"{name:11}{times}{ratio:>8}{first:>9}{memory:>12}  {gap:.1e} ({worst})", flush=True)
         if args.limit and name in workloads.NAMES and "compiled" in ms:
             least = limit.least_seconds(name, flops, bandwidth) * 1e3
@@ -199,7 +225,7 @@ def main():
     if args.json:
         about = {"processor": platform.processor() or platform.machine(), "threads": args.threads, "date": time.strftime("%Y-%m-%d")}
         Path(args.json).write_text(
-            json.dumps({**about, "flops": flops, "bandwidth": bandwidth, "workloads": table}, indent=1), encoding="utf-8"
+            json.dumps(plain({**about, "flops": flops, "bandwidth": bandwidth, "workloads": table}), indent=1, allow_nan=False), "utf-8"
         )
     if args.chart:
         chart(table, args.chart)

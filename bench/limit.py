@@ -24,7 +24,7 @@ PROGRAM = r"""
 #include <stdlib.h>
 #include <time.h>
 typedef float pack __attribute__((vector_size(VECTOR)));
-enum { CHAINS = 12, TURNS = 40000000, NUMBERS = 1 << 25 };
+enum { CHAINS = 12, TURNS = 2000000, NUMBERS = 1 << 25 };
 static pthread_barrier_t together;
 static float *a, *b, *c;
 static int threads;
@@ -36,16 +36,20 @@ static void *work(void *given) {
     for (long i = from; i < to; ++i) a[i] = 0, b[i] = 1, c[i] = 2;
     pack sum[CHAINS], x = {0}, y = {0};
     for (int k = 0; k < CHAINS; ++k) for (int j = 0; j < VECTOR / 4; ++j) sum[k][j] = k, x[j] = 0.999f, y[j] = 0.001f;
-    pthread_barrier_wait(&together);
-    double begun = now();
-    for (int i = 0; i < TURNS / CHAINS; ++i) {
+    double begun;
+    if (!mine) spent[0] = spent[1] = 1e9;
+    for (int turn = 0; turn < 40; ++turn) {  /* the best of many short ones: other programs may take a core away */
+        pthread_barrier_wait(&together);
+        begun = now();
+        for (int i = 0; i < TURNS / CHAINS; ++i) {
 #pragma GCC unroll 12
-        for (int k = 0; k < CHAINS; ++k) sum[k] = sum[k] * x + y;
+            for (int k = 0; k < CHAINS; ++k) sum[k] = sum[k] * x + y;
+        }
+        pthread_barrier_wait(&together);
+        double took = now() - begun;
+        if (!mine && took < spent[0]) spent[0] = took;
     }
-    pthread_barrier_wait(&together);
-    if (!mine) spent[0] = now() - begun;
     for (int k = 0; k < CHAINS; ++k) sink = sum[k][0];
-    spent[1] = mine ? spent[1] : 1e9;
     for (int turn = 0; turn < 5; ++turn) {
         pthread_barrier_wait(&together);
         begun = now();
@@ -63,7 +67,7 @@ int main(int count, char **given) {
     a = malloc(4L * NUMBERS), b = malloc(4L * NUMBERS), c = malloc(4L * NUMBERS);
     for (long i = 0; i < threads; ++i) pthread_create(&all[i], 0, work, (void *)i);
     for (int i = 0; i < threads; ++i) pthread_join(all[i], 0);
-    printf("%g %g\n", 2.0 * TURNS / CHAINS * CHAINS * (VECTOR / 4) * threads / spent[0], 12.0 * NUMBERS / spent[1]);
+    printf("%g %g\n", 2.0 * (TURNS / CHAINS) * CHAINS * (VECTOR / 4) * threads / spent[0], 12.0 * NUMBERS / spent[1]);
     return sink == 12345;
 }
 """
