@@ -37,7 +37,7 @@ _RUN = re.compile(r"run\s+(?P<kernel>.+?)\s*<<<(?P<launch>.*?)>>>\s*\((?P<argume
 _ARRAY = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)\s*:\s*)?(?P<dtype>[a-z]+\d*)\s*\[(?P<shape>[^\]]*)\]\s*(?:=\s*(?P<fill>.+))?$")
 _SCOPE = re.compile(
     r"namespace\s+(?P<space>[\w:]*)\s*\{|(?P<open>\{)|(?P<close>\})|"
-    r"(?P<template>template\s*<[^;{}]*?>\s*)?(?:extern\s*\"\"\s*)?__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(?P<kernel>\w+)\s*\("
+    r"(?P<template>template\s*<[^;{}]*?>\s*)?(?:extern\s*\"\"\s*)?__global__\s+void\s+(?:__\w+__\s*\([^)]*\)\s*)*(?P<kernel>\w+)\s*\("
 )
 
 

@@ -115,8 +115,13 @@ for _file, _tensor in (("attention.cu", False), ("attention_tensor.cu", True)):
         SPECIAL[f"{_file} {_name}"] = launch.attention.instances(_name, _tensor)
 SPECIAL |= {f"{_file} convolve_planes": launch.conv.instances(_file == "conv_tensor.cu") for _file in launch.conv.PLANES}
 SPECIAL[f"{launch.conv.RING} convolve_ahead"] = launch.conv.ring_instances()
+SPECIAL |= {
+    f"{_file} {_name}{_way}": launch.recurrent.instances()
+    for _file, _name in ((launch.recurrent.ALONE, "lstm_steps"), (launch.recurrent.CLUSTER, "lstm_cluster"))
+    for _way in ("", "_backward")
+}
 TENSOR, TILED = ("attention_tensor.cu", "conv_tensor.cu", launch.conv.RING), ("attention.cu", "conv_tile.cu")
-_KERNEL = re.compile(r"(?:template <([^>]*)>\s*)?__global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(")
+_KERNEL = re.compile(r"(?:template <([^>]*)>\s*)?__global__ void (?:__\w+__\([^)]*\)\s*)*(\w+)\(")
 
 
 def kernels_of(file: str) -> list[tuple[str, str]]:
@@ -142,6 +147,8 @@ def instances(file: str, name: str, parameters: str) -> list[str]:
 def reach(file: str, name: str) -> tuple[int, int]:
     """The first and the last architecture on which an instance runs (`launch.attention.on_tensor_cores`): products of half types are left
     to tensor cores wherever there are such, on sm_75 of float16 alone, and there only of heads that fit its shared memory."""
+    if file == launch.recurrent.CLUSTER:
+        return 90, LAST
     if file in TENSOR:
         ring = file == launch.conv.RING or re.search(r"attend<.*, [23]>$", name)  # copies in the background
         first = 75 if re.search(r"<__half, (?!128,)", name) and not ring else 80
@@ -164,7 +171,7 @@ def file_programs() -> Iterator[Program]:
         source = inlined(file_source(path.name))
         for first, last in sorted({reach(path.name, name) for name in names}):
             label = path.name if last == LAST else f"{path.name} up to sm_{last}"
-            label += f" from sm_{first}" if path.name in TENSOR else ""
+            label += f" from sm_{first}" if path.name in (*TENSOR, launch.recurrent.CLUSTER) else ""
             yield Program(label, source, [n for n in names if reach(path.name, n) == (first, last)], first, last)
 
 

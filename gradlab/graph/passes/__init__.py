@@ -23,6 +23,7 @@ from gradlab.graph.passes.fuse_residual_norm import fuse_residual_norm
 from gradlab.graph.passes.fuse_statistics import fuse_statistics
 from gradlab.graph.passes.gather_products import gather_products
 from gradlab.graph.passes.join_messages import join_messages
+from gradlab.graph.passes.join_steps import join_steps
 from gradlab.graph.passes.mask_pooled import mask_pooled
 from gradlab.graph.passes.overlap_cats import overlap_cats
 from gradlab.graph.passes.project_tables import project_tables
@@ -53,6 +54,7 @@ PASSES: dict[str, Pass] = {
     "recompute_norms": recompute_norms,
     "recompute": recompute,
     "channels_last": channels_last,
+    "join_steps": join_steps,
 }
 
 # What pays where loops are machine code, and costs whole passes through memory in NumPy.

@@ -18,7 +18,7 @@ from gradlab.kernel import source_folders
 
 MAGIC = b"gradlab emulated program 1\n"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_BOUNDS = r"(?:__launch_bounds__\s*\([^)]*\)\s*)?"
+_BOUNDS = r"(?:__\w+__\s*\([^)]*\)\s*)*"
 _KERNEL = re.compile(rf"__global__[^;{{(]*?{_BOUNDS}(\w+)\s*\(")
 _PLAIN = re.compile(rf'extern\s*"C"\s*{_BOUNDS}{_KERNEL.pattern}')
 _WITHIN = re.compile(r'extern\s*"C"\s*\{(.*)', re.DOTALL)

@@ -6,7 +6,9 @@ The driver of `gradlab.backends.cuda` uses this room; tests of kernels may too. 
 
 Copies in the background (`__pipeline_memcpy_async`) land when they are awaited, and not before; what touches them earlier is a fault.
 
-Not emulated: inline PTX, cooperative groups, clusters, wmma. Give a kernel a path for `#ifdef __CUDAEMU__` there.
+Blocks of a cluster (`__cluster_dims__`, kernels/cuda/cluster.cuh) run together, and write into each other's shared memory.
+
+Not emulated: inline PTX, cooperative groups, wmma. Give a kernel a path for `#ifdef __CUDAEMU__` there.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gradlab.backends.cuda.emulator import bounds
-from gradlab.backends.cuda.emulator.source import rewrite_shared, with_exports
+from gradlab.backends.cuda.emulator.source import rewrite_clusters, rewrite_shared, with_exports
 from gradlab.backends.native import toolchain
 from gradlab.backends.native.seals import intact
 from gradlab.backends.native.toolchain import CompileError
 from gradlab.progress import waiting
 
 NATIVE = Path(__file__).resolve().parent / "native"
-UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp", "bounds.cpp", "races.cpp", "async_copies.cpp")
+UNITS = ("runtime.cpp", "collectives.cpp", "clusters.cpp", "signals.cpp", "bounds.cpp", "races.cpp", "async_copies.cpp")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
@@ -136,7 +136,7 @@ class _Attempt:
             flags = [*self._flags, f"-fdebug-prefix-map={scratch}=."]
             preprocessed = toolchain.run([*flags, *self._searched, "-include", NATIVE / "runtime.h", "-E", original], self._label, scratch)
             rewritten = scratch / "program.ii"
-            rewritten.write_text(rewrite_shared(preprocessed), encoding="utf-8")
+            rewritten.write_text(rewrite_clusters(rewrite_shared(preprocessed)), encoding="utf-8")
             made = scratch / self.target.name
             toolchain.run([*flags, "-c", "-o", scratch / "program.o", rewritten], self._label, scratch)
             # Linked without the flags of checks: with them a compiler would add the thread sanitizer's own library.

@@ -22,6 +22,7 @@ MOST_THREADS = 1024
 MOST_BLOCK = (1024, 1024, 64)
 MOST_GRID = (2**31 - 1, 65535, 65535)
 STATIC_SHARED = 48 << 10
+MOST_BLOCKS = 8  # of a cluster, on every GPU that has clusters
 MOST_SHARED = 227 << 10  # of compute capability 9.0; a launch over 48 KiB has to be asked for, as on the hardware
 
 
@@ -101,7 +102,7 @@ class Runtime:
         self._library = opened(path)
         self.launch = self._library.gradlab_emulator_launch
         self.launch.argtypes = [
-            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint * 3, ctypes.c_uint * 3, ctypes.c_size_t,
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint * 3, ctypes.c_uint * 3, ctypes.c_uint * 3, ctypes.c_size_t,
             ctypes.c_int, ctypes.c_uint, ctypes.c_int, ctypes.POINTER(_Fault),
         ]  # fmt: skip
         if bounds.mapped():
@@ -122,6 +123,7 @@ class EmulatedFunction:
     def __init__(self, name: str, index: int, library: ctypes.CDLL, runtime: Runtime) -> None:
         self.name = name
         self.signature = _signature(library, index)
+        self.cluster = _clusters(library).get(name.partition("<")[0].rpartition("::")[2], (1, 1, 1))
         self._pointers = [position for position, parameter in enumerate(self.signature) if parameter.pointer and not parameter.constant]
         # As CuPy's RawKernel: dynamic shared memory over 48 KiB has to be allowed first.
         self.max_dynamic_shared_size_bytes = STATIC_SHARED
@@ -165,8 +167,9 @@ class EmulatedFunction:
         fault = _Fault()
         threes = ctypes.c_uint * 3
         failed = self._runtime.launch(
-            self._entry, parameters, threes(*grid), threes(*block), shared, ORDERS.index(order), seed & 0xFFFFFFFF, self._flush, fault
-        )
+            self._entry, parameters, threes(*grid), threes(*block), threes(*self.cluster), shared, ORDERS.index(order), seed & 0xFFFFFFFF,
+            self._flush, fault,
+        )  # fmt: skip
         if failed:
             raise self._explained(fault, parameters)
         for position in self._pointers:
@@ -204,6 +207,14 @@ class EmulatedFunction:
                 raise KernelFault(self.name, f"{what} {tuple(extent)} is not within (1, 1, 1) and {most}")
         if block[0] * block[1] * block[2] > MOST_THREADS:
             raise KernelFault(self.name, f"block {tuple(block)} has more than {MOST_THREADS} threads")
+        together = self.cluster[0] * self.cluster[1] * self.cluster[2]
+        if together > 1:
+            if any(n % size for n, size in zip(grid, self.cluster)):
+                raise KernelFault(self.name, f"grid {tuple(grid)} is no multiple of the cluster {self.cluster}")
+            if together > MOST_BLOCKS:
+                raise KernelFault(self.name, f"cluster {self.cluster} has more than {MOST_BLOCKS} blocks, which not every GPU takes")
+            if block[0] * block[1] * block[2] % 32:
+                raise KernelFault(self.name, f"block {tuple(block)} is not of whole warps; in a cluster that is not emulated")
         if not 0 <= shared <= MOST_SHARED:
             raise KernelFault(self.name, f"{shared} bytes of dynamic shared memory; the hardware has {MOST_SHARED}")
         if shared > self.max_dynamic_shared_size_bytes:
@@ -276,6 +287,13 @@ def _raw(value: Any) -> ctypes.Array[ctypes.c_char]:
     aligned = (ctypes.c_char * len(content)).from_buffer(room, -ctypes.addressof(room) % 16)
     aligned.raw = content
     return aligned
+
+
+def _clusters(library: ctypes.CDLL) -> dict[str, tuple[int, int, int]]:
+    """By the names of kernels that run in clusters: of how many blocks."""
+    text = ctypes.c_char_p(ctypes.addressof(ctypes.c_char.in_dll(library, "gradlab_clusters"))).value or b""
+    found = (line.split() for line in text.decode().splitlines())
+    return {name: _indices([int(size) for size in sizes]) for name, *sizes in found}
 
 
 def _signature(library: ctypes.CDLL, index: int) -> tuple[Parameter, ...]:

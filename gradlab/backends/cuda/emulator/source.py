@@ -1,8 +1,8 @@
-"""Rewrites shared memory declarations, the one part of CUDA C++ that a header cannot turn into C++.
+"""Rewrites declarations of shared memory and of clusters, the parts of CUDA C++ that a header cannot turn into C++.
 
 Works on preprocessed text, so that macros and included files are covered and comments are gone. `__shared__ float tile[16][17];` becomes
 a reference to storage that the runtime hands out afresh in each block; `extern __shared__ float work[];` a pointer to the launch's
-dynamic shared memory. Line numbers stay what they were.
+dynamic shared memory. `__cluster_dims__(8, 1, 1)` becomes a line of a table that the library holds. Line numbers stay what they were.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ _DROPPED = re.compile(
     r"\b(?:__shared__|extern|static)\b|\balignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)"
 )
 _NAME = re.compile(r"\w+$")
+_CLUSTER = re.compile(r"\b__cluster_dims__\s*\(([^()]*)\)")
+_KERNEL = re.compile(r"\b(\w+)\s*\(")
 
 
 class _Declarator(NamedTuple):
@@ -48,6 +50,19 @@ def rewrite_shared(text: str) -> str:
         pieces += [text[done:start], _replacement(text[start:end])]
         done = end + 1
     return "".join([*pieces, text[done:]]) if pieces else text
+
+
+def rewrite_clusters(text: str) -> str:
+    """Preprocessed text without `__cluster_dims__`, and with a table of what it said: "kernel x y z" in lines. Raises CompileError."""
+    lines = []
+    for match in _CLUSTER.finditer(text):
+        kernel = _KERNEL.search(_MARKER.sub("", text[match.end() :]))
+        sizes = [part.strip() for part in match[1].split(",")]
+        if kernel is None or not all(size.isdigit() and int(size) for size in sizes) or not 1 <= len(sizes) <= 3:
+            raise CompileError(f"cannot read __cluster_dims__({match[1]}): up to three numbers, in front of the kernel's name")
+        lines.append(" ".join([kernel[1], *(*sizes, "1", "1")[:3]]))
+    table = "\\n".join(lines)
+    return f'{_CLUSTER.sub("", text)}\nextern "C" __attribute__((visibility("default"))) const char gradlab_clusters[] = "{table}";\n'
 
 
 def _statement(text: str, position: int) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from gradlab.backends.cuda.gemm.binding import Epilogue
 from gradlab.backends.cuda.gemm.rows import AUX_ELEMENTS, with_epilogue
 from gradlab.backends.native.place import ARENA, place_of
 from gradlab.dtype import FLOAT64, FLOATING
-from gradlab.graph.executables.cuda import conv_epilogues, mega, norm_epilogues, stages, sums_of_products
+from gradlab.graph.executables.cuda import conv_epilogues, mega, norm_epilogues, recurrent, stages, sums_of_products
 from gradlab.graph.executables.cuda.line_rewriting import Rewriting
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
@@ -79,7 +79,7 @@ linear_with_bits = Op("linear_relu_with_bits", _bits_rule, cpu=_bits_cpu, output
 relu_product = Op("matmul_relu_backward", _like_rule, cpu=_relu_cpu)
 gelu_product = Op("matmul_gelu_tanh_backward", _like_rule, cpu=_gelu_cpu)
 _PRODUCTS = (product_with_sums, linear_with_bits, relu_product, gelu_product, sums_of_products.plus)
-OWN = frozenset(_PRODUCTS) | norm_epilogues.OWN | conv_epilogues.OWN
+OWN = frozenset(_PRODUCTS) | norm_epilogues.OWN | conv_epilogues.OWN | recurrent.OWN
 
 LAYERS = {"relu": ops.fused.linear_relu, "gelu_tanh": ops.fused.linear_gelu_tanh}
 PRODUCTS = {"relu_backward": ("relu", relu_product), "gelu_tanh_backward": ("gelu_tanh", gelu_product)}
@@ -268,6 +268,8 @@ def launch(
     """What computes one of `OWN`, and in how many launches. missing: addresses of bits that nobody writes, since the library could not."""
     if op in conv_epilogues.OWN:
         return conv_epilogues.launch(backend.work, inputs, outputs, params), 1
+    if op in recurrent.OWN:
+        return recurrent.launch(backend.work, op, inputs, outputs, params), 1
     if op in norm_epilogues.OWN:
         return norm_epilogues.launch(backend.work, op, inputs, outputs, params), 1
     if op is sums_of_products.plus:

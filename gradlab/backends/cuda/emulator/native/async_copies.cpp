@@ -19,10 +19,11 @@ struct Flight {
 
 constexpr unsigned most_flights = 1u << 16;  // a block has at most 227 KiB to copy four bytes at a time to
 Flight flights[most_flights];                // the first is none
-unsigned first_of[most_threads], last_of[most_threads];
+unsigned first_of[most_together], last_of[most_together];
 unsigned fresh = 1, returned = 0;  // the first place that was never taken; the last one that was given back
-unsigned groups[most_threads];  // committed so far
-unsigned due[most_threads];     // groups before this one land now
+unsigned groups[most_together];  // committed so far
+unsigned due[most_together];     // groups before this one land now
+int known = 0;                   // threads that may have used them
 size_t in_flight = 0;
 
 void mark(const Flight& flight, int step) {
@@ -52,8 +53,10 @@ void copies_forget() {
         memset(first_of, 0, sizeof first_of);
     }
     fresh = 1, returned = 0;
-    memset(groups, 0, sizeof groups);
-    memset(due, 0, sizeof due);
+    if (known < scheduler.together) known = scheduler.together;
+    memset(groups, 0, size_t(known) * sizeof groups[0]);
+    memset(due, 0, size_t(known) * sizeof due[0]);
+    known = scheduler.together;
 }
 
 void copies_left(int thread) {
@@ -66,7 +69,7 @@ void copies_left(int thread) {
 bool touches_flight(const char* address, size_t size, const char* access) {
     if (!in_flight) return false;
     Scheduler& s = scheduler;
-    for (int thread = 0; thread < s.count; ++thread)
+    for (int thread = 0; thread < s.together; ++thread)
         for (unsigned at = first_of[thread]; at; at = flights[at].next) {
             const Flight& flight = flights[at];
             if (address + size <= flight.landing.to || address >= flight.landing.to + flight.landing.bytes) continue;

@@ -23,6 +23,16 @@ void release(const char* storage, size_t bytes) {
     if (gradlab_emulator_shadow) mark(storage - zone, padded(bytes) + 2 * zone, 0);
 }
 
+void forbid(const char* storage, size_t bytes) {
+    if (gradlab_emulator_shadow) mark(storage, padded(bytes), 0xfa);
+}
+
+void allow(const char* storage, size_t bytes) {
+    if (!gradlab_emulator_shadow) return;
+    mark(storage, bytes / 8 * 8, 0);
+    enclose(storage, bytes);
+}
+
 const char* behind(const char* address) {
     const uint64_t shadow = gradlab_emulator_shadow, at = reinterpret_cast<uint64_t>(address), own = shadow + (shadow >> 3);
     return shadow && at >= own && at < own + (uint64_t(1) << 41) ? reinterpret_cast<const char*>((at - shadow) << 3) : address;

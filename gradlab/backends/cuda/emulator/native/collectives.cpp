@@ -6,7 +6,8 @@ namespace gradlab_emulator {
 
 const char* name_of(Operation operation) {
     static const char* const names[] = {
-        "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp", "__ballot_sync", "__shfl_sync",
+        "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or",
+        "cluster_barrier", "__syncwarp", "__ballot_sync", "__shfl_sync",
         "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__match_any_sync", "__match_all_sync", "__reduce_add_sync",
         "__reduce_min_sync", "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync",
         "__reduce_xor_sync", "mma.sync", "ldmatrix.sync",
@@ -174,38 +175,66 @@ void blame(int thread) {
     fail(&request.site, thread, "lane %d waits in %s for ever", thread - first, name_of(request.operation));
 }
 
-// All threads that have not returned wait at a barrier of the block.
-void block_barrier() {
+bool same_barrier(const Request& a, const Request& b) {
+    return same_place(a, b) || (a.operation == b.operation && a.operation == Operation::cluster_barrier);
+}
+
+// All threads of the cluster that have not returned wait at a barrier of the cluster. Those of a warp have to come to the same one.
+void cluster_barrier() {
+    Scheduler& s = scheduler;
+    int before = -1;
+    for (int i = 0; i < s.together; ++i) {
+        if (s.threads[i].state != State::at_barrier) continue;
+        if (before >= 0 && s.warp_of(before) == s.warp_of(i) && !same_place(*s.threads[before].request, *s.threads[i].request)) {
+            const Site &here = s.threads[i].request->site, &there = s.threads[before].request->site;
+            return fail(&here, i, "divergent cluster barrier: all lanes of a warp come to the same one, and lane %d came to that at %s:%d",
+                        before % lanes, there.file, there.line);
+        }
+        before = i;
+    }
+    races_at_cluster_barrier();
+    for (int block = 0; block < s.cluster; ++block) s.blocks[block].waiting = 0;
+    for (int i = 0; i < s.together; ++i)
+        if (s.threads[i].state == State::at_barrier) s.wake(i);
+}
+
+}  // namespace
+
+// All threads of a block that have not returned wait at a barrier. Whether they go on: those that wait for the cluster do not.
+bool block_barrier(int block) {
     Scheduler& s = scheduler;
     int first = -1, holds = 0;
-    for (int i = 0; i < s.count; ++i) {
+    const int begin = block * s.count, end = begin + s.count;
+    for (int i = begin; i < end; ++i) {
         if (s.threads[i].state != State::at_barrier) continue;
         if (first < 0) first = i;
         const Request &request = *s.threads[i].request, &expected = *s.threads[first].request;
-        if (!same_place(request, expected)) {
+        if (!same_barrier(request, expected)) {
             const uint3 other = s.threads[first].index;
-            return fail(&request.site, i, "divergent barrier: the thread waits in %s, while thread (%u, %u, %u) waits in %s (%s:%d)",
-                        name_of(request.operation), other.x, other.y, other.z, name_of(expected.operation), expected.site.file,
-                        expected.site.line);
+            fail(&request.site, i, "divergent barrier: the thread waits in %s, while thread (%u, %u, %u) waits in %s (%s:%d)",
+                 name_of(request.operation), other.x, other.y, other.z, name_of(expected.operation), expected.site.file, expected.site.line);
+            return false;
         }
         holds += request.value != 0;
     }
     const Request& request = *s.threads[first].request;
-    if (s.finished) {
-        return fail(&request.site, first, "the thread waits in %s, but %d of the block's %d threads have returned", name_of(request.operation),
-                    s.finished, s.count);
+    if (request.operation == Operation::cluster_barrier) return false;
+    if (s.blocks[block].finished) {
+        fail(&request.site, first, "the thread waits in %s, but %d of the block's %d threads have returned", name_of(request.operation),
+             s.blocks[block].finished, s.count);
+        return false;
     }
-    races_at_barrier();
-    for (int i = 0; i < s.count; ++i) {
+    races_at_barrier(block);
+    s.blocks[block].waiting = 0;
+    for (int i = begin; i < end; ++i) {
         Request& its = *s.threads[i].request;
         its.result = its.operation == Operation::barrier_count ? uint64_t(holds)
                    : its.operation == Operation::barrier_and   ? holds == s.count
                                                                : holds > 0;
         s.wake(i);
     }
+    return true;
 }
-
-}  // namespace
 
 void arrive(int thread, Request& request) {
     Scheduler& s = scheduler;
@@ -226,14 +255,16 @@ void arrive(int thread, Request& request) {
 bool settle() {
     Scheduler& s = scheduler;
     int stuck = -1;
-    for (int i = 0; i < s.count && !s.failed; ++i) {
+    for (int i = 0; i < s.together && !s.failed; ++i) {
         if (s.threads[i].state != State::at_warp) continue;
         if (!complete(i) && stuck < 0) stuck = i;
     }
-    if (s.failed || (s.ready.empty() && s.finished == s.count)) return false;
+    if (s.failed || (s.ready.empty() && s.finished == s.together)) return false;
     if (!s.ready.empty()) return true;
     if (stuck >= 0) blame(stuck);
-    else block_barrier();
+    bool moved = false;
+    for (int block = 0; block < s.cluster && !s.failed; ++block) moved = (s.blocks[block].waiting && block_barrier(block)) || moved;
+    if (!moved && !s.failed) cluster_barrier();
     return !s.failed;
 }
 

@@ -7,6 +7,7 @@ namespace gradlab_emulator {
 
 enum class Operation : uint8_t {
     barrier, barrier_count, barrier_and, barrier_or,  // of the block
+    cluster_barrier,
     sync_warp, ballot, shuffle, shuffle_up, shuffle_down, shuffle_xor, match_any, match_all,
     add, minimum, maximum, minimum_unsigned, maximum_unsigned, bit_and, bit_or, bit_xor,
     matrix_product, exchange,  // not of CUDA: what kernels/mma.cuh makes of mma.sync and ldmatrix

@@ -16,6 +16,8 @@ constexpr unsigned char untouched = 0xa5;  // around the storage
 
 void enclose(const char* storage, size_t bytes);  // bounds.cpp: forbid what is beside it, where accesses are checked
 void release(const char* storage, size_t bytes);
+void forbid(const char* storage, size_t bytes);  // all of it, and allow it again
+void allow(const char* storage, size_t bytes);
 
 inline size_t padded(size_t bytes) { return (bytes + zone - 1) / zone * zone; }
 

@@ -17,13 +17,14 @@ namespace {
 struct Segment {
     uint64_t block;           // Variable::current_block
     unsigned barriers;        // of the block, before it
+    unsigned together;        // barriers of the cluster, before it
     unsigned clock, fences;   // its thread's, before it
     uint3 place, thread;      // the block's and the thread's indices
     int index;
 };
 struct Fence {
     int index;
-    unsigned barriers, order, clocks[lanes];
+    unsigned barriers, together, order, clocks[lanes];
 };
 struct Cell {
     unsigned write, reads[2];  // segments; 0 for none
@@ -36,11 +37,11 @@ struct Page {
 
 bool tracking = false;  // whether this launch runs a program that tells its accesses
 uint64_t begun_block = 0;
-unsigned barriers = 0, fence_count = 0;
+unsigned barriers[most_blocks], together = 0, fence_count = 0;
 std::vector<Segment> segments;
-unsigned current[most_threads];         // each thread's segment; 0 where a new one begins
-unsigned clocks[most_threads][lanes];   // what each thread knows of the lanes of its warp
-unsigned fences_of[most_threads];
+unsigned current[most_together];         // each thread's segment; 0 where a new one begins
+unsigned clocks[most_together][lanes];   // what each thread knows of the lanes of its warp
+unsigned fences_of[most_together];
 std::unordered_map<uint64_t, std::vector<Fence>> fences;  // by block
 std::unordered_map<uint64_t, std::unique_ptr<Page>> pages;
 uint64_t recent_number = ~uint64_t(0);
@@ -48,34 +49,42 @@ Page* recent = nullptr;
 
 void begin_block() {
     begun_block = Variable::current_block;
-    barriers = 0;
-    memset(current, 0, sizeof current);
-    memset(clocks, 0, sizeof clocks);
-    memset(fences_of, 0, sizeof fences_of);
-    for (int i = 0; i < most_threads; ++i) clocks[i][i % lanes] = 1;
+    memset(barriers, 0, sizeof barriers);
+    together = 0;
+    const size_t count = size_t(scheduler.together);
+    memset(current, 0, count * sizeof current[0]);
+    memset(clocks, 0, count * sizeof clocks[0]);
+    memset(fences_of, 0, count * sizeof fences_of[0]);
+    for (size_t i = 0; i < count; ++i) clocks[i][i % lanes] = 1;
 }
 
 unsigned segment_of(int thread) {
     if (!current[thread]) {
         current[thread] = unsigned(segments.size());
-        segments.push_back({begun_block, barriers, clocks[thread][thread % lanes], fences_of[thread], blockIdx, scheduler.threads[thread].index, thread});
+        const Scheduler& s = scheduler;
+        const int block = s.block_of(thread);
+        segments.push_back({begun_block, barriers[block], together, clocks[thread][thread % lanes], fences_of[thread], s.blocks[block].index,
+                            s.threads[thread].index, thread});
     }
     return current[thread];
 }
 
 // Whether fences order what the segment did before what `thread` does now.
 bool fenced(const Segment& a, int thread) {
+    const Scheduler& s = scheduler;
     const auto there = fences.find(a.block), here = fences.find(begun_block);
     if (there == fences.end() || here == fences.end()) return false;
     unsigned first = ~0u, own = 0;
     for (const Fence& fence : there->second) {
         const bool after = fence.index == a.index ? own++ >= a.fences
-                         : fence.barriers > a.barriers || (fence.index / lanes == a.index / lanes && fence.clocks[a.index % lanes] >= a.clock);
+                         : fence.together > a.together || (fence.barriers > a.barriers && s.block_of(fence.index) == s.block_of(a.index)) ||
+                           (fence.index / lanes == a.index / lanes && fence.clocks[a.index % lanes] >= a.clock);
         if (after && fence.order < first) first = fence.order;
     }
     if (first == ~0u) return false;
     for (const Fence& fence : here->second) {
-        const bool before = fence.index == thread || fence.barriers < barriers ||
+        const int block = s.block_of(thread);
+        const bool before = fence.index == thread || fence.together < together || (s.block_of(fence.index) == block && fence.barriers < barriers[block]) ||
             (fence.index / lanes == thread / lanes && clocks[thread][fence.index % lanes] >= fence.clocks[fence.index % lanes]);
         if (before && fence.order > first) return true;
     }
@@ -84,7 +93,8 @@ bool fenced(const Segment& a, int thread) {
 
 bool ordered(const Segment& a, int thread) {
     if (a.block == begun_block) {
-        if (a.index == thread || a.barriers < barriers) return true;
+        const int block = scheduler.block_of(thread);
+        if (a.index == thread || a.together < together || (scheduler.block_of(a.index) == block && a.barriers < barriers[block])) return true;
         if (a.index / lanes == thread / lanes && clocks[thread][a.index % lanes] >= a.clock) return true;
     }
     return fenced(a, thread);
@@ -97,9 +107,11 @@ bool ordered(const Segment& a, int thread) {
         s.fault->raced = address;
     }
     char of[64] = "of the same block";
-    if (a.block != begun_block) snprintf(of, sizeof of, "of block (%u, %u, %u)", a.place.x, a.place.y, a.place.z);
+    const bool same = a.block == begun_block && s.block_of(a.index) == s.block_of(s.current);
+    if (!same) snprintf(of, sizeof of, "of block (%u, %u, %u)", a.place.x, a.place.y, a.place.z);
     fail(nullptr, s.current, "a race: it %s what thread (%u, %u, %u) %s %s, and nothing orders the two: %s", now, a.thread.x, a.thread.y,
-         a.thread.z, of, before, a.block == begun_block ? "an atomic function, or a barrier between them, is missing"
+         a.thread.z, of, before, same ? "an atomic function, or a barrier between them, is missing"
+         : a.block == begun_block ? "an atomic function, or a barrier of the cluster between them, is missing"
          : "blocks run in any order, so it takes an atomic function");
     for (;;) to_scheduler();
 }
@@ -162,10 +174,16 @@ void races_launched() {
     begun_block = 0;
 }
 
-void races_at_barrier() {
+void races_at_barrier(int block) {
     if (!tracking || begun_block != Variable::current_block) return;
-    ++barriers;
-    memset(current, 0, sizeof current);
+    ++barriers[block];
+    memset(current + block * scheduler.count, 0, size_t(scheduler.count) * sizeof current[0]);
+}
+
+void races_at_cluster_barrier() {
+    if (!tracking || begun_block != Variable::current_block) return;
+    ++together;
+    memset(current, 0, size_t(scheduler.together) * sizeof current[0]);
 }
 
 void races_in_warp(int first, unsigned members) {
@@ -187,7 +205,7 @@ void races_at_fence() {
     Scheduler& s = scheduler;
     if (!tracking || s.current < 0) return;
     if (begun_block != Variable::current_block) begin_block();
-    Fence fence{s.current, barriers, fence_count++, {}};
+    Fence fence{s.current, barriers[s.block_of(s.current)], together, fence_count++, {}};
     memcpy(fence.clocks, clocks[s.current], sizeof fence.clocks);
     fences[begun_block].push_back(fence);
     ++fences_of[s.current];
@@ -266,7 +284,8 @@ GRADLAB_ATOMICS_OF(64, uint64_t)
 #else
 namespace gradlab_emulator {
 void races_launched() {}
-void races_at_barrier() {}
+void races_at_barrier(int) {}
+void races_at_cluster_barrier() {}
 void races_in_warp(int, unsigned) {}
 void races_at_fence() {}
 void races_forget(const void*, size_t) {}

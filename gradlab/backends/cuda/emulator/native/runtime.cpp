@@ -1,4 +1,4 @@
-// The scheduler of the emulated GPU: runs a grid block by block, and a block's threads as fibers in a chosen order.
+// The scheduler of the emulated GPU: runs a grid block by block, or cluster by cluster, and their threads as fibers in a chosen order.
 // Compiled once into a library that every program links to, so that all programs share the stacks.
 #include <algorithm>
 #include <chrono>
@@ -16,15 +16,13 @@ uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 Scheduler scheduler;
 uint64_t Variable::current_block = 0;
+int Variable::rank = 0;
 
 namespace {
 
 enum Order { forward, reverse, random_order, warps_apart };
 
 std::mutex one_launch;
-Variable* variables = nullptr;       // static shared memory that the current block has used
-size_t static_bytes = 0, dynamic_bytes = 0;
-char* dynamic_storage = nullptr;
 bool running = false;
 const char* misplaced = nullptr;     // shared memory declared outside a function
 
@@ -47,14 +45,16 @@ struct Subnormals {
 };
 
 #if GRADLAB_EMULATOR_TSAN
-// Addresses that stand for the barriers of one block: two for the block and two for each warp, used in turn, because a thread that
+// Addresses that stand for barriers: two for each block, two for the cluster and two for each warp, used in turn, because a thread that
 // runs ahead must not release into the barrier that others are still leaving.
 char* block_sync = nullptr;
+constexpr int of_cluster = 16 * most_blocks, of_warps = of_cluster + 16, sync_bytes = of_warps + 16 * most_together / lanes;
 char launch_sync, fence_sync;
 void* sync_object(Thread& thread, int index, const Request& request) {
-    if (request.operation < Operation::sync_warp) return block_sync + 8 * (thread.barriers++ & 1);
+    if (request.operation == Operation::cluster_barrier) return block_sync + of_cluster + 8 * (thread.cluster_barriers++ & 1);
+    if (request.operation < Operation::sync_warp) return block_sync + 16 * scheduler.block_of(index) + 8 * (thread.barriers++ & 1);
     if (request.operation != Operation::sync_warp) return nullptr;  // shuffles and votes order no memory
-    return block_sync + 16 + 16 * (index / lanes) + 8 * (thread.warp_barriers++ & 1);
+    return block_sync + of_warps + 16 * (index / lanes) + 8 * (thread.warp_barriers++ & 1);
 }
 #endif
 
@@ -62,6 +62,9 @@ void start_thread(int index) {
     Scheduler& s = scheduler;
     s.current = index;
     threadIdx = s.threads[index].index;
+    const int block = Variable::rank = s.block_of(index);
+    blockIdx = s.blocks[block].index;
+    if (!s.blocks[block].begun) block_begins(block);
 }
 
 // What a fiber does: it runs threads to their end, one after another, as long as the next one has not started elsewhere.
@@ -83,6 +86,8 @@ void fiber_body() {
         done.fiber = nullptr;
         s.warps[s.warp_of(s.current)].finished |= 1u << s.current % lanes;
         ++s.finished;
+        const int block = s.block_of(s.current);
+        if (++s.blocks[block].finished == s.count && s.cluster > 1) block_ends(block);
 #if GRADLAB_EMULATOR_TSAN
         __tsan_release(&launch_sync);
 #else
@@ -160,7 +165,7 @@ void choose_batch(std::vector<int>& priority) {
         s.ready[pick] = s.ready.back();
         s.ready.pop_back();
     } else if (s.order == warps_apart) {  // one warp runs as far as it can, then the next
-        int first = most_threads;
+        int first = most_together;
         for (int index : s.ready) first = std::min(first, priority[size_t(s.warp_of(index))]);
         auto other = [&](int index) { return priority[size_t(s.warp_of(index))] != first; };
         auto middle = std::stable_partition(s.ready.begin(), s.ready.end(), other);
@@ -173,49 +178,56 @@ void choose_batch(std::vector<int>& priority) {
     }
 }
 
-void check_shared_memory() {
-    if (dynamic_storage && !intact(dynamic_storage, dynamic_bytes))
-        fail(nullptr, -2, "a write beside dynamic shared memory (%zu bytes)", dynamic_bytes);
-    for (Variable* variable = variables; variable; variable = variable->next)
-        if (!intact(variable->storage, variable->size))
-            fail(nullptr, -2, "a write beside the shared variable `%s` (%zu bytes)", variable->name, variable->size);
+// Which warps go first where they run apart: those of one block as far as they can, then those of the next.
+void choose_priorities(std::vector<int>& priority, int warp_count) {
+    Scheduler& s = scheduler;
+    std::vector<int> places(size_t(s.cluster)), own(size_t(warp_count / s.cluster));
+    priority.resize(size_t(warp_count));
+    std::iota(places.begin(), places.end(), 0);
+    std::iota(own.begin(), own.end(), 0);
+    if (s.cluster > 1) std::shuffle(places.begin(), places.end(), s.random);
+    for (size_t block = 0; block < places.size(); ++block) {
+        std::shuffle(own.begin(), own.end(), s.random);
+        for (size_t w = 0; w < own.size(); ++w) priority[block * own.size() + w] = places[block] * int(own.size()) + own[w];
+    }
 }
 
-void run_block() {
+// The block that begins at (first), or the cluster.
+void run_together(const uint3& first, const dim3& cluster) {
     Scheduler& s = scheduler;
     ++Variable::current_block;
+    s.together = s.cluster * s.count;
     copies_forget();
     variables = nullptr;
-    static_bytes = 0;
     s.finished = 0;
-    s.batch.reserve(most_threads);  // before threads take turns: what they grow, the thread sanitizer would take for a race of theirs
-    s.ready.reserve(most_threads);
-    s.ready.resize(size_t(s.count));
+    s.batch.reserve(most_together);  // before threads take turns: what they grow, the thread sanitizer would take for a race of theirs
+    s.ready.reserve(most_together);
+    s.ready.resize(size_t(s.together));
     std::iota(s.ready.begin(), s.ready.end(), 0);
-    for (int i = 0; i < s.count; ++i) {
-        const unsigned n = unsigned(i), x = blockDim.x, y = blockDim.y;
-        s.threads[i] = Thread{uint3{n % x, n / x % y, n / (x * y)}, State::ready, nullptr, nullptr, 0, 0};
+    for (int b = 0; b < s.cluster; ++b) {
+        const unsigned n = unsigned(b), x = cluster.x, y = cluster.y;
+        s.blocks[b] = Block{uint3{first.x + n % x, first.y + n / x % y, first.z + n / (x * y)}, 0, 0, false, false, s.blocks[b].dynamic, 0};
+        if (dynamic_bytes) s.blocks[b].dynamic = fresh_storage(s.blocks[b].dynamic, dynamic_bytes);
     }
-    const int warp_count = (s.count + lanes - 1) / lanes;
+    for (int i = 0; i < s.together; ++i) {
+        const unsigned n = unsigned(i % s.count), x = blockDim.x, y = blockDim.y;
+        s.threads[i] = Thread{uint3{n % x, n / x % y, n / (x * y)}, State::ready, nullptr, nullptr, 0, 0, 0};
+    }
+    const int warp_count = (s.together + lanes - 1) / lanes;
     for (int w = 0; w < warp_count; ++w) {
-        const int live = std::min(lanes, s.count - w * lanes);
+        const int live = std::min(lanes, s.together - w * lanes);
         s.warps[w] = Warp{live == lanes ? ~0u : (1u << live) - 1, 0, 0};
     }
     std::vector<int> priority;
-    if (s.order == warps_apart) {
-        priority.resize(size_t(warp_count));
-        std::iota(priority.begin(), priority.end(), 0);
-        std::shuffle(priority.begin(), priority.end(), s.random);
-    }
+    if (s.order == warps_apart) choose_priorities(priority, warp_count);
 #if GRADLAB_EMULATOR_TSAN
     renew_fibers(true);
-    block_sync = arena.take(16 + 16 * most_threads / lanes);
+    block_sync = arena.take(sync_bytes);
 #endif
-    if (dynamic_bytes) {
-        dynamic_storage = fresh_storage(dynamic_storage, dynamic_bytes);
-        races_forget(dynamic_storage, dynamic_bytes);
-    }
     while (!s.failed) {
+        for (int b = 0; b < s.cluster && s.cluster > 1 && !s.failed; ++b)  // a block goes on without the others
+            if (s.blocks[b].waiting == s.count) block_barrier(b);
+        if (s.failed) break;
         if (s.ready.empty()) {
             if (settle()) continue;
             break;
@@ -223,12 +235,13 @@ void run_block() {
         choose_batch(priority);
         while (s.position < s.batch.size() && !s.failed) run(s.batch[s.position++]);
     }
-    if (!s.failed) check_shared_memory();
+    cluster_ends();
 }
 
-void run_grid() {
+void run_grid(const dim3& cluster) {
     Scheduler& s = scheduler;
-    const uint64_t blocks = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
+    const unsigned x = gridDim.x / cluster.x, y = gridDim.y / cluster.y;
+    const uint64_t blocks = uint64_t(x) * y * (gridDim.z / cluster.z);  // or clusters
     std::vector<uint64_t> shuffled;
     if (s.order >= random_order && blocks <= (uint64_t(1) << 22)) {
         shuffled.resize(blocks);
@@ -237,33 +250,11 @@ void run_grid() {
     }
     for (uint64_t i = 0; i < blocks && !s.failed; ++i) {
         const uint64_t block = !shuffled.empty() ? shuffled[i] : s.order == reverse ? blocks - 1 - i : i;
-        blockIdx = uint3{unsigned(block % gridDim.x), unsigned(block / gridDim.x % gridDim.y), unsigned(block / gridDim.x / gridDim.y)};
-        run_block();
+        run_together(uint3{unsigned(block % x) * cluster.x, unsigned(block / x % y) * cluster.y, unsigned(block / x / y) * cluster.z}, cluster);
     }
 }
 
 }  // namespace
-
-bool beside_shared_memory(const char* address, const char* access) {
-    const auto near = [&](const char* storage, size_t bytes) { return storage && address >= storage - zone && address < storage + padded(bytes) + zone; };
-    if (near(dynamic_storage, dynamic_bytes)) {
-        fail(nullptr, scheduler.current, "%s beside dynamic shared memory (%zu bytes)", access, dynamic_bytes);
-        return true;
-    }
-    for (Variable* variable = variables; variable; variable = variable->next)
-        if (near(variable->storage, variable->size)) {
-            fail(nullptr, scheduler.current, "%s beside the shared variable `%s` (%zu bytes)", access, variable->name, variable->size);
-            return true;
-        }
-    return false;
-}
-
-bool in_shared_memory(const char* address, size_t bytes) {
-    const auto within = [&](const char* storage, size_t size) { return storage && address >= storage && address + bytes <= storage + size; };
-    for (Variable* variable = variables; variable; variable = variable->next)
-        if (within(variable->storage, variable->size)) return true;
-    return within(dynamic_storage, dynamic_bytes);
-}
 
 // `thread`: the index of the one concerned, -1 for none, -2 for the block as a whole. The first error of a launch counts.
 void fail(const Site* site, int thread, const char* format, ...) {
@@ -280,7 +271,8 @@ void fail(const Site* site, int thread, const char* format, ...) {
     fault.in_thread = thread >= 0 ? 2 : thread == -2 ? 1 : 0;
     const uint3 where = thread >= 0 ? s.threads[thread].index : uint3{0, 0, 0};
     fault.thread[0] = where.x, fault.thread[1] = where.y, fault.thread[2] = where.z;
-    fault.block[0] = blockIdx.x, fault.block[1] = blockIdx.y, fault.block[2] = blockIdx.z;
+    const uint3 block = thread >= 0 ? s.blocks[s.block_of(thread)].index : blockIdx;
+    fault.block[0] = block.x, fault.block[1] = block.y, fault.block[2] = block.z;
 #if GRADLAB_EMULATOR_TSAN
     if (s.current >= 0) __tsan_release(&launch_sync);  // the thread does not come to its end: what it wrote here the host reads
 #endif
@@ -306,8 +298,10 @@ uint64_t collective(Request& request) {
     void* object = sync_object(thread, index, request);
     if (object) __tsan_release(object);
 #endif
-    if (request.operation < Operation::sync_warp) thread.state = State::at_barrier;
-    else arrive(index, request);
+    if (request.operation < Operation::sync_warp) {
+        thread.state = State::at_barrier;
+        ++s.blocks[s.block_of(index)].waiting;
+    } else arrive(index, request);
     to_scheduler();
 #if GRADLAB_EMULATOR_TSAN
     if (object) __tsan_acquire(object);
@@ -339,29 +333,33 @@ unsigned active_lanes() {
 
 long long ticks() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-void Variable::enter(const char* its_name, size_t bytes) {
+void Variable::enter(const char* its_name, size_t bytes, int its_rank) {
     if (!running) {
         misplaced = its_name;
         return;
     }
     name = its_name;
     size = bytes;
-    storage = fresh_storage(storage, bytes);
-    races_forget(storage, bytes);
-    block = current_block;
-    next = variables;
-    variables = this;
-    static_bytes += bytes;
-    if (static_bytes > 48 << 10) {
-        fail(nullptr, scheduler.current, "%zu bytes of static shared memory, with `%s`; the hardware has 48 KiB", static_bytes, its_name);
+    storage[its_rank] = fresh_storage(storage[its_rank], bytes);
+    races_forget(storage[its_rank], bytes);
+    entered[its_rank] = current_block;
+    if (linked != current_block) {
+        linked = current_block;
+        next = variables;
+        variables = this;
+    }
+    size_t& all = scheduler.blocks[its_rank].static_bytes;
+    all += bytes;
+    if (all > 48 << 10) {
+        fail(nullptr, scheduler.current, "%zu bytes of static shared memory, with `%s`; the hardware has 48 KiB", all, its_name);
         for (;;) to_scheduler();
     }
 }
 
 void* dynamic_shared(const char* name) {
     if (!running) misplaced = name;
-    else if (!dynamic_storage) trap("dynamic shared memory is used, but the launch asked for 0 bytes of it", "", 0);
-    return dynamic_storage;
+    else if (!dynamic_bytes) trap("dynamic shared memory is used, but the launch asked for 0 bytes of it", "", 0);
+    return scheduler.blocks[Variable::rank].dynamic;
 }
 
 #if GRADLAB_EMULATOR_TSAN
@@ -382,16 +380,17 @@ GRADLAB_PUBLIC const char* gradlab_emulator_misplaced() {
 }
 
 GRADLAB_PUBLIC int gradlab_emulator_launch(void (*kernel)(void**), void** parameters, const unsigned* grid, const unsigned* block,
-                                           size_t shared, int order, unsigned seed, int flush, Fault* fault) {
+                                           const unsigned* cluster, size_t shared, int order, unsigned seed, int flush, Fault* fault) {
     std::lock_guard<std::mutex> lock(one_launch);
     Scheduler& s = scheduler;
     s.kernel = kernel, s.parameters = parameters, s.order = order, s.flush = flush != 0, s.fault = fault, s.failed = false, s.current = -1;
     if (order >= random_order) s.random.seed(seed);
     s.count = int(block[0] * block[1] * block[2]);
+    s.cluster = int(cluster[0] * cluster[1] * cluster[2]);
     gridDim = dim3(grid[0], grid[1], grid[2]);
     blockDim = dim3(block[0], block[1], block[2]);
     dynamic_bytes = shared;
-    dynamic_storage = nullptr;
+    for (Block& one : s.blocks) one.dynamic = nullptr;
 #if GRADLAB_EMULATOR_TSAN
     s.own.thread = __tsan_get_current_fiber();
     arena.open();
@@ -401,14 +400,17 @@ GRADLAB_PUBLIC int gradlab_emulator_launch(void (*kernel)(void**), void** parame
     handle_signals(true);
     {
         Subnormals mode(s.flush);
-        run_grid();
+        run_grid(dim3(cluster[0], cluster[1], cluster[2]));
     }
     handle_signals(false);
     copies_forget();
     races_launched();
     running = false;
-    release_storage(dynamic_storage, dynamic_bytes);
-    dynamic_storage = nullptr;
+    for (Block& one : s.blocks) {
+        release_storage(one.dynamic, dynamic_bytes);
+        one.dynamic = nullptr;
+    }
+    Variable::rank = 0;
 #if GRADLAB_EMULATOR_TSAN
     __tsan_acquire(&launch_sync);  // the launch is over: the host sees all of it
     renew_fibers(true);

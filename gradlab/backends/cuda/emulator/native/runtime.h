@@ -45,21 +45,22 @@ void* dynamic_shared(const char* name);
 unsigned active_lanes();
 long long ticks();
 
+constexpr int most_blocks = 16;  // of a cluster
+
 // A static __shared__ variable: storage that is fresh and poisoned in each block.
 struct Variable {
     const char* name;
     size_t size;
-    char* storage;
-    uint64_t block;
+    char* storage[most_blocks];
+    uint64_t entered[most_blocks], linked;  // when it was last used, as `current_block`: by each block of the cluster, by any
     Variable* next;
     void* of_block(const char* its_name, size_t bytes) {
-        if (block != current_block) enter(its_name, bytes);
-        return storage;
+        if (entered[rank] != current_block) enter(its_name, bytes, rank);
+        return storage[rank];
     }
-    static uint64_t current_block;
-
-private:
-    void enter(const char* its_name, size_t bytes);
+    void enter(const char* its_name, size_t bytes, int its_rank);
+    static uint64_t current_block;  // counts blocks, or clusters
+    static int rank;                // of the block in its cluster
 };
 
 template <class To, class From>
@@ -85,6 +86,7 @@ static const int warpSize = 32;
 
 #include "async_copies.h"
 #include "collectives.h"
+#include "clusters.h"
 #include "atomics.h"
 #include "device_math.h"
 #include "signature.h"
