@@ -72,6 +72,6 @@ RING(no_such_block, { in_block(&box[0][i], 4)[0] = value; })
 RING(not_shared, { in_block(y, 1)[0] = value; })
 RING(beside, {
     cluster_barrier();
-    in_block(&box[1][63], 3)[1 + i] = value;
+    in_block(&box[1][63], 3)[1 + i % 8] = value;
     cluster_barrier();
 })
