@@ -37,7 +37,7 @@ template <int Blocks, int Rows>
 struct Share {
     int units, most, own, first;       // all units; those of a block, of this block, and the first of these
     int64 row;                         // the first sequence
-    int rows, rank, threads, slices;   // sequences; place in the team; threads of the block; how many of them share a sum
+    int sequences, rank, threads, slices;  // place in the team; threads of the block; how many of them share a sum
 
     __device__ __forceinline__ explicit Share(const Steps& p, int width) {
         units = static_cast<int>(p.units);
@@ -47,7 +47,7 @@ struct Share {
         own = units - first < most ? units - first : most;
         if (own < 0) own = 0;
         row = static_cast<int64>(blockIdx.x) / Blocks * Rows;
-        rows = p.batch - row < Rows ? static_cast<int>(p.batch - row) : Rows;
+        sequences = p.batch - row < Rows ? static_cast<int>(p.batch - row) : Rows;
         threads = static_cast<int>(blockDim.x);
         slices = threads / (width ? units : most);
         if (slices < 1) slices = 1;
@@ -92,9 +92,9 @@ __device__ __forceinline__ void lstm_forward(const S* gates, const S* weight, co
     }
     for (int i = tid; i < H * Rows; i += my.threads) {
         const int k = i % H, r = i / H;
-        states[k].item[r] = r < my.rows ? first[(my.row + r) * p.first_row + k * p.first_unit] : T(0);
+        states[k].item[r] = r < my.sequences ? first[(my.row + r) * p.first_row + k * p.first_unit] : T(0);
     }
-    for (int i = tid; i < U * my.rows; i += my.threads) {
+    for (int i = tid; i < U * my.sequences; i += my.threads) {
         const int r = i / U, u = i % U;
         if (u >= my.own) continue;
         const int unit = my.first + u;
@@ -112,7 +112,7 @@ __device__ __forceinline__ void lstm_forward(const S* gates, const S* weight, co
         const int column = tid % U, slice = tid / U;
         const S* const x = gates + t * p.gates_step + my.row * p.gates_row + my.first;
         Gates<T> early = {T(0), T(0), T(0), T(0)};  // of the thread's first item; it comes while products are summed up
-        if (slice < my.rows && column < my.own) early = added<T>(x + slice * p.gates_row + column, H);
+        if (slice < my.sequences && column < my.own) early = added<T>(x + slice * p.gates_row + column, H);
         if (slice < my.slices && column < my.own) {
             Gates<T> sum[Rows];
 #pragma unroll
@@ -135,7 +135,7 @@ __device__ __forceinline__ void lstm_forward(const S* gates, const S* weight, co
         }
         __syncthreads();
 #pragma unroll 1
-        for (int item = tid; item < U * my.rows; item += my.threads) {
+        for (int item = tid; item < U * my.sequences; item += my.threads) {
             const int r = item / U, u = item % U;
             if (u >= my.own) continue;
             const int unit = my.first + u;
@@ -196,7 +196,7 @@ __device__ __forceinline__ void lstm_backward(const S* slopes, const typename Co
 
     for (int i = tid; i < my.own * H; i += my.threads) w[i] = weights_of(weight, p, i % H, my.first + i / H);
     for (int i = tid; i < U * Rows; i += my.threads) own[i] = {T(0), T(0), T(0), T(0)};  // of sequences that are not there
-    const bool mine = tid < U * my.rows && tid % U < my.own;
+    const bool mine = tid < U * my.sequences && tid % U < my.own;
     Kept<T> early;  // of the thread's first item, for the next step; it comes while products are summed up
     if (mine) early = kept_of<S>(slopes, acts, cells, begun, p, p.steps - 1, my.row + tid / U, my.first + tid % U);
     team_barrier<Blocks>();
@@ -207,7 +207,7 @@ __device__ __forceinline__ void lstm_backward(const S* slopes, const typename Co
         const Pack<T, Rows>* const came = parts + (s & 1) * senders * U;
         Pack<T, Rows>* const go = parts + (~s & 1) * senders * U;
 #pragma unroll 1
-        for (int item = tid; item < U * my.rows; item += my.threads) {
+        for (int item = tid; item < U * my.sequences; item += my.threads) {
             const int r = item / U, u = item % U;
             if (u >= my.own) continue;
             const int64 unit = my.first + u, row = my.row + r;
