@@ -106,6 +106,15 @@ def test_what_a_call_writes_it_writes_each_time():
         F.embedding(indices, table)
 
 
+def test_out_is_written_each_time():
+    x = gl.randn(3, 4)
+    for shape in ((3, 4), (0,)):
+        for _ in range(4):
+            out = gl.zeros(shape)
+            assert gl.softmax(x, 1, out=out) is out and gl.lerp(x, x, 0.5, out=gl.zeros(3, 4)).shape == (3, 4)
+            same(out, F.softmax(x, 1))
+
+
 @pytest.mark.parametrize("warns", [lambda x, t: F.softmax(x), lambda x, t: F.cross_entropy(x, t, size_average=True)])
 def test_what_warns_warns_each_time(warns):
     x, target = gl.randn(3, 4), gl.tensor([0, 1, 2])

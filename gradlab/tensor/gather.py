@@ -10,6 +10,7 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import INEXACT, INT64, wide
 from gradlab.named_errors import explain, flag, named_functions
@@ -64,6 +65,7 @@ def lifted(tensor: Any) -> Any:
     return tensor if tensor._array.shape else tensor.reshape(1)
 
 
+@one_row
 def gather(
     input: Tensor, dim: int | None = None, index: Any = None, *, sparse_grad: bool = False, out: Any = None, axis: Any = None
 ) -> Tensor:  # fmt: skip

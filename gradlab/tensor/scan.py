@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, INEXACT, INT64, needs_floating
 from gradlab.named_errors import explain, named_functions
@@ -62,6 +63,7 @@ def prod(
     return result if out is None else into("prod", out, result)
 
 
+@one_row
 def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None, out: Any = None) -> Tensor:
     """Running sum along `dim`; integers add up as int64.
 
@@ -77,6 +79,7 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: An
         explain(error, "cumsum", cumsum, (input, dim), {"dtype": dtype, "axis": axis, "out": out})
 
 
+@one_row
 def cumprod(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None, out: Any = None) -> Tensor:
     """Running product along `dim`; integers multiply as int64. Zeros are no trouble for the gradient.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.recall import scalar
 from gradlab.autograd.record import bind, unrecorded, wrap
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, HALF, INEXACT, INT64
@@ -29,6 +30,7 @@ _rows = ops.indexing
 _index, _index_put, _embedding, _scatter = map(bind, (_rows.index, _rows.index_put, _rows.embedding, ops.gather.scatter))
 
 
+@one_row
 def index_select(input: Tensor, dim: int | None = None, index: Any = None, *, out: Any = None, axis: Any = None) -> Tensor:
     """The parts of `input` at the places of the vector `index` along `dim`. Raises IndexError outside of [0, size).
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import ops
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import INT64
 from gradlab.named_errors import named_functions
@@ -121,6 +122,7 @@ def _adaptive_max(rank: int, input: Tensor, output_size: Any, return_indices: bo
     return (values, indices) if return_indices else values
 
 
+@one_row
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over `output_size` cells, which are those of `adaptive_avg_pool1d`; with return_indices a pair (values, indices).
 
@@ -130,6 +132,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max(1, input, output_size, return_indices)
 
 
+@one_row
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over a grid of `output_size` cells of an input (N, C, H, W) or (C, H, W); indices count within H·W.
 
@@ -139,6 +142,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max(2, input, output_size, return_indices)
 
 
+@one_row
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over a grid of `output_size` cells of an input (N, C, D, H, W) or (C, D, H, W); indices count within D·H·W.
 

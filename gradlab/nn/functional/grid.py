@@ -13,6 +13,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd import engine
 from gradlab.autograd.mode import current, enter, leave, widest
+from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, HALF, INT64
 from gradlab.named_errors import named_functions
@@ -79,6 +80,7 @@ def _steps(n: int, aligned: bool, like: Tensor) -> Tensor:
     return ends if aligned else ends * (n - 1) / n
 
 
+@one_row(given="align_corners")
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
