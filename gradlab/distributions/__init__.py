@@ -41,14 +41,14 @@ from gradlab.distributions.element_transforms import (
     TanhTransform,
 )
 from gradlab.distributions.exp_family import ExponentialFamily
-from gradlab.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, InverseGamma, StudentT
+from gradlab.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from gradlab.distributions.gamma_ratios import FisherSnedecor, NegativeBinomial
 from gradlab.distributions.joined_transforms import CatTransform, CumulativeDistributionTransform, StackTransform
 from gradlab.distributions.joint import Independent, MixtureSameFamily
 from gradlab.distributions.low_rank import LowRankMultivariateNormal
 from gradlab.distributions.matrices import LKJCholesky, Wishart
 from gradlab.distributions.matrix_transforms import CorrCholeskyTransform, LowerCholeskyTransform, PositiveDefiniteTransform
-from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
+from gradlab.distributions.normal import MultivariateNormal, Normal
 from gradlab.distributions.positive import GeneralizedPareto, HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
 from gradlab.distributions.relaxed import (
     ContinuousBernoulli,
@@ -63,7 +63,7 @@ from gradlab.distributions.transform import (
     Transform,
     identity_transform,
 )
-from gradlab.distributions.transformed import LogisticNormal, TransformedDistribution
+from gradlab.distributions.transformed import InverseGamma, LogisticNormal, LogNormal, TransformedDistribution
 from gradlab.tensor.missing_names import absent as _absent
 
 __all__ = [

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.distributions.discrete import clamped, one_of
 from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.rounding import derived
 from gradlab.dtype import finfo, int64
 from gradlab.nn.functional import one_hot
 from gradlab.spec import broadcast_shapes
@@ -40,40 +41,52 @@ class Categorical(Distribution):
     """
 
     has_enumerate_support = True
-    batched = ("_probs", "_logits")
+    batched = ("probs", "logits")
+    _probs: Any = property(lambda self: self.__dict__.get("probs"))  # what was given, or None
+    _logits: Any = property(lambda self: self.__dict__.get("logits"))
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None) -> None:
         one_of(type(self).__name__, probs, logits)
         given: Any = logits if probs is None else probs
         if not isinstance(given, Tensor) or given.ndim < 1:
             raise ValueError(f"{type(self).__name__}: probs and logits are tensors with at least one dimension")
-        super().__init__(given.shape[:-1], self._event(given.shape[-1]), validate_args)
-        self._probs: Any = None
-        self._logits: Any = None
+        super().__init__(given.shape[:-1], (), validate_args)
         if probs is not None:
             self.require((probs >= 0) & (probs.sum(-1, keepdim=True) > 0), "probs are not negative, and not all 0")
-            self._probs = _shares(probs)
+            self.probs = _shares(probs)
         else:
             self.require(~given.isnan(), "logits are no NaN")
-            self._logits = _log_shares(given)
+            self.logits = _log_shares(given)
 
-    def _event(self, classes: int) -> tuple[int, ...]:
-        return ()
-
-    @property
+    @derived
     def probs(self) -> Tensor:
         """The probabilities."""
-        return self._logits.softmax(-1) if self._probs is None else self._probs
+        found: Tensor = self._logits.softmax(-1)
+        return found
 
-    @property
+    @derived
     def logits(self) -> Tensor:
         """Their logarithms."""
-        return clamped(self._probs).log() if self._logits is None else self._logits
+        return clamped(self._probs).log()
+
+    @property
+    def _param(self) -> Tensor:
+        found: Tensor = self._logits if self._probs is None else self._probs
+        return found
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter that was given."""
+        return self._param.shape
 
     @property
     def num_events(self) -> int:
         """The number of classes."""
-        return int((self._logits if self._probs is None else self._probs).shape[-1])
+        return int(self._param.shape[-1])
+
+    @property
+    def _num_events(self) -> int:
+        return self.num_events
 
     @property
     def mean(self) -> Tensor:
@@ -92,10 +105,7 @@ class Categorical(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Classes, int64."""
-        return self._classes(tuple(sample_shape))
-
-    def _classes(self, sample_shape: tuple[int, ...]) -> Tensor:
-        number = 1
+        sample_shape, number = tuple(sample_shape), 1
         for size in sample_shape:
             number *= size
         rows = self.probs.detach().reshape(-1, self.num_events)
@@ -104,7 +114,7 @@ class Categorical(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """The class's logit, -inf where its probability is 0."""
         self.require((value >= 0) & (value < self.num_events), f"a value is a class from 0 to {self.num_events - 1}")
-        given = self._logits if self._probs is None else self._probs
+        given = self._param
         shape = broadcast_shapes(value.shape, given.shape[:-1])
         index = value.to(int64).expand(shape).unsqueeze(-1)
         found = given.expand(*shape, self.num_events).gather(-1, index).squeeze(-1)
@@ -121,7 +131,19 @@ class Categorical(Distribution):
         return values.expand(-1, *self._batch_shape) if expand else values
 
 
-class OneHotCategorical(Categorical):
+class OfClasses(Distribution):
+    """Base of distributions that a `Categorical` gives the probabilities of."""
+
+    batched = ("_categorical",)
+    _categorical: Categorical
+
+    probs = property(lambda self: self._categorical.probs)
+    logits = property(lambda self: self._categorical.logits)
+    param_shape = property(lambda self: self._categorical.param_shape)
+    _param = property(lambda self: self._categorical._param)
+
+
+class OneHotCategorical(OfClasses):
     """As `Categorical`, with a vector for a class: 1 at its place, else 0.
 
     >>> import gradlab as gl
@@ -129,8 +151,11 @@ class OneHotCategorical(Categorical):
     tensor(-0.2877)
     """
 
-    def _event(self, classes: int) -> tuple[int, ...]:
-        return (classes,)
+    has_enumerate_support = True
+
+    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None) -> None:
+        self._categorical = Categorical(probs, logits, validate_args)
+        super().__init__(self._categorical.batch_shape, (self._categorical.num_events,), validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -140,7 +165,7 @@ class OneHotCategorical(Categorical):
     @property
     def mode(self) -> Tensor:
         """The likeliest class."""
-        return one_hot(self.probs.argmax(-1), self.num_events).to(self.probs.dtype)
+        return one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self.probs.dtype)
 
     @property
     def variance(self) -> Tensor:
@@ -149,21 +174,25 @@ class OneHotCategorical(Categorical):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Vectors of the parameters' dtype."""
-        return one_hot(self._classes(tuple(sample_shape)), self.num_events).to(self.probs.dtype)
+        return one_hot(self._categorical.sample(sample_shape), self._event_shape[0]).to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The class's logit."""
         self.require((value.sum(-1) == 1) & ((value == 0) | (value == 1)).all(-1), "a value is a vector with one 1")
-        return super().log_prob(value.argmax(-1))
+        return self._categorical.log_prob(value.argmax(-1))
+
+    def entropy(self) -> Tensor:
+        """-Σ p log(p)."""
+        return self._categorical.entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All classes' vectors."""
-        values = one_hot(arange(self.num_events, device=self.probs.device), self.num_events).to(self.probs.dtype)
-        values = values.reshape(self.num_events, *[1] * len(self._batch_shape), self.num_events)
-        return values.expand(self.num_events, *self._batch_shape, self.num_events) if expand else values
+        values = one_hot(arange(self._event_shape[0], device=self.probs.device), self._event_shape[0]).to(self.probs.dtype)
+        values = values.reshape(self._event_shape[0], *[1] * len(self._batch_shape), self._event_shape[0])
+        return values.expand(self._event_shape[0], *self._batch_shape, self._event_shape[0]) if expand else values
 
 
-class Multinomial(Distribution):
+class Multinomial(OfClasses):
     """How often each class occurs among `total_count` draws.
 
     >>> import gradlab as gl
@@ -172,49 +201,44 @@ class Multinomial(Distribution):
     (tensor(0.5000), tensor(2.))
     """
 
-    batched = ("_classes",)
-
     def __init__(
         self, total_count: int = 1, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
         if not isinstance(total_count, (int, np.integer)) or total_count < 0:
             raise ValueError(f"Multinomial: total_count is an integer that is not negative, not {total_count!r}")
         self.total_count = total_count
-        self._classes = Categorical(probs, logits, validate_args)
-        super().__init__(self._classes.batch_shape, (self._classes.num_events,), validate_args)
-
-    probs = property(lambda self: self._classes.probs)
-    logits = property(lambda self: self._classes.logits)
+        self._categorical = Categorical(probs, logits, validate_args)
+        super().__init__(self._categorical.batch_shape, (self._categorical.num_events,), validate_args)
 
     @property
     def mean(self) -> Tensor:
         """total_count · probs."""
-        return self.total_count * self._classes.probs
+        return self.total_count * self._categorical.probs
 
     @property
     def variance(self) -> Tensor:
         """total_count · probs (1 - probs)."""
-        return self.total_count * self._classes.probs * (1 - self._classes.probs)
+        return self.total_count * self._categorical.probs * (1 - self._categorical.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Counts of the parameters' dtype."""
-        drawn = self._classes.sample((self.total_count, *tuple(sample_shape)))
-        return one_hot(drawn, self._event_shape[0]).sum(0).to(self._classes.probs.dtype)
+        drawn = self._categorical.sample((self.total_count, *tuple(sample_shape)))
+        return one_hot(drawn, self._event_shape[0]).sum(0).to(self._categorical.probs.dtype)
 
     def entropy(self) -> Tensor:
         """n H(probs) - log n! + Σ E[log count!]; each count is a binomial number."""
-        n, p = self.total_count, self._classes.probs
+        n, p = self.total_count, self._categorical.probs
         counts = arange(n + 1, dtype=p.dtype, device=p.device).reshape(-1, *[1] * len(p.shape))
         whole = float(math.lgamma(n + 1))
         ways = whole - (counts + 1).lgamma() - (n - counts + 1).lgamma()
         chance = (ways + counts.xlogy(p) + (n - counts).xlogy(1 - p)).exp()
-        return n * self._classes.entropy() - whole + (chance * (counts + 1).lgamma()).sum((0, -1))
+        return n * self._categorical.entropy() - whole + (chance * (counts + 1).lgamma()).sum((0, -1))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log of the multinomial coefficient + Σ value · log(probs)."""
         self.require((value >= 0).all(-1) & (value.sum(-1) == self.total_count), "a value is counts whose sum is total_count")
         coefficient = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
-        if self._classes._probs is not None:
-            return coefficient + value.xlogy(self._classes._probs).sum(-1)
-        logits, value = broadcast(self._classes.logits, value)
+        if self._categorical._probs is not None:
+            return coefficient + value.xlogy(self._categorical._probs).sum(-1)
+        logits, value = broadcast(self._categorical.logits, value)
         return coefficient + (logits.masked_fill((value == 0) & (logits == -float("inf")), 0) * value).sum(-1)

@@ -91,44 +91,52 @@ class _Bounded(Constraint):
         return f"{type(self).__name__.lstrip('_')}({', '.join(bounds)})"
 
 
-class _Interval(_Bounded):
+class _Between(_Bounded):
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
 
-class _HalfOpenInterval(_Interval):
-    closed = (True, False)
-
-
-class _IntegerInterval(_Interval):
-    is_discrete = True
-
-
-class _GreaterThan(_Bounded):
-    closed = (False, False)
-
+class _Above(_Bounded):
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
 
-class _GreaterThanEq(_GreaterThan):
-    closed = (True, False)
-
-
-class _IntegerGreaterThan(_GreaterThanEq):
-    is_discrete = True
-
-
-class _LessThan(_Bounded):
-    closed = (False, False)
-
+class _Below(_Bounded):
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
 
-class _IntegerLessThan(_LessThan):
+# As in PyTorch none of these is a kind of another: what is chosen by the class of a constraint is chosen for that class alone.
+class _Interval(_Between):
+    pass
+
+
+class _HalfOpenInterval(_Between):
+    closed = (True, False)
+
+
+class _IntegerInterval(_Between):
     is_discrete = True
-    closed = (True, True)
+
+
+class _GreaterThan(_Above):
+    closed = (False, False)
+
+
+class _GreaterThanEq(_Above):
+    pass
+
+
+class _IntegerGreaterThan(_Above):
+    is_discrete = True
+
+
+class _LessThan(_Below):
+    closed = (False, False)
+
+
+class _IntegerLessThan(_Below):
+    is_discrete = True
 
 
 class _Multinomial(Constraint):
@@ -247,20 +255,24 @@ class _LowerTriangular(Constraint):
         return (value.tril() == value).flatten(-2).all(-1)
 
 
-class _LowerCholesky(_LowerTriangular):
-    """Those with a positive diagonal."""
+class _LowerCholesky(Constraint):
+    """Lower triangular ones with a positive diagonal."""
+
+    event_dim = 2
 
     def check(self, value: Tensor) -> Tensor:
         """A mask of bool: which matrices are in it."""
-        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+        return lower_triangular.check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
-class _CorrCholesky(_LowerCholesky):
+class _CorrCholesky(Constraint):
     """Those whose rows have the length 1."""
 
+    event_dim = 2
+
     def check(self, value: Tensor) -> Tensor:
         """A mask of bool: which matrices are in it."""
-        return super().check(value) & ((value.square().sum(-1) - 1).abs() < 1e-4).all(-1)
+        return lower_cholesky.check(value) & ((value.square().sum(-1) - 1).abs() < 1e-4).all(-1)
 
 
 class _Square(Constraint):
@@ -284,11 +296,11 @@ class _Symmetric(_Square):
         return ((value - value.mT).abs() <= CLOSE * (1 + value.abs())).flatten(-2).all(-1)
 
 
-class _PositiveSemidefinite(_Symmetric):
-    """Those with no eigenvalue below 0."""
+class _BoundedEigenvalues(_Symmetric):
+    """Those whose eigenvalues are all in a set."""
 
     def _fits(self, eigenvalues: Tensor) -> Tensor:
-        return eigenvalues >= 0
+        raise NotImplementedError
 
     def check(self, value: Tensor) -> Tensor:
         """A mask of bool: which matrices are in it."""
@@ -299,7 +311,14 @@ class _PositiveSemidefinite(_Symmetric):
         return same & self._fits(linalg.eigvalsh(asked)).all(-1)
 
 
-class _PositiveDefinite(_PositiveSemidefinite):
+class _PositiveSemidefinite(_BoundedEigenvalues):
+    """Those with no eigenvalue below 0."""
+
+    def _fits(self, eigenvalues: Tensor) -> Tensor:
+        return eigenvalues >= 0
+
+
+class _PositiveDefinite(_BoundedEigenvalues):
     """Those whose eigenvalues are all above 0."""
 
     def _fits(self, eigenvalues: Tensor) -> Tensor:

@@ -6,10 +6,13 @@ import math
 from typing import Any
 
 from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.element_transforms import AffineTransform, ExpTransform
 from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.normal import LocationScale
+from gradlab.distributions.transformed import Formulated
+from gradlab.dtype import finfo
 from gradlab.tensor import Tensor
-from gradlab.tensor.creation import full_like
+from gradlab.tensor.creation import full_like, ones_like
 from gradlab.tensor.random import rand
 from gradlab.tensor.where import where
 
@@ -50,45 +53,6 @@ class Laplace(LocationScale):
     def entropy(self) -> Tensor:
         """1 + log(2 scale)."""
         return 1 + (2 * self.scale).log()
-
-
-class Gumbel(LocationScale):
-    """The distribution of a maximum: loc - scale · log(-log(u)).
-
-    >>> import gradlab as gl
-    >>> gl.distributions.Gumbel(0.0, 1.0).log_prob(gl.tensor(0.0))
-    tensor(-1.)
-    """
-
-    def _standard(self, shape: Any) -> Tensor:
-        return -(-self._uniform(shape).log()).log()
-
-    @property
-    def mean(self) -> Tensor:
-        """loc + scale · Euler's constant."""
-        return self.loc + self.scale * EULER
-
-    @property
-    def variance(self) -> Tensor:
-        """π²/6 scale²."""
-        return self.scale.square() * (math.pi**2 / 6)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """-z - exp(-z) - log(scale)."""
-        z = self._check(value)
-        return -z - (-z).exp() - self.scale.log()
-
-    def cdf(self, value: Tensor) -> Tensor:
-        """exp(-exp(-z))."""
-        return (-(-self._check(value)).exp()).exp()
-
-    def icdf(self, value: Tensor) -> Tensor:
-        """The inverse of `cdf`."""
-        return self.loc - self.scale * (-value.log()).log()
-
-    def entropy(self) -> Tensor:
-        """1 + Euler's constant + log(scale)."""
-        return self.scale.log() + (1 + EULER)
 
 
 class Cauchy(LocationScale):
@@ -237,3 +201,53 @@ class Exponential(ExponentialFamily):
     def entropy(self) -> Tensor:
         """1 - log(rate)."""
         return 1 - self.rate.log()
+
+
+class Gumbel(LocationScale, Formulated):
+    """The distribution of a maximum: loc - scale · log(-log(u)).
+
+    >>> import gradlab as gl
+    >>> gl.distributions.Gumbel(0.0, 1.0).log_prob(gl.tensor(0.0))
+    tensor(-1.)
+    """
+
+    batched = ("loc", "scale", "base_dist")
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast(loc, scale)
+        info = finfo(self.loc.dtype)
+        base = Uniform(full_like(self.loc, info.tiny), full_like(self.loc, 1 - info.eps), validate_args=False)
+        log = ExpTransform().inv
+        steps = [log, AffineTransform(0, -ones_like(self.scale)), log, AffineTransform(self.loc, -self.scale)]
+        Formulated.__init__(self, base, steps, validate_args)
+        self.require(self.scale > 0, "scale is positive")
+
+    def _standard(self, shape: Any) -> Tensor:
+        return -(-self._uniform(shape).log()).log()
+
+    @property
+    def mean(self) -> Tensor:
+        """loc + scale · Euler's constant."""
+        return self.loc + self.scale * EULER
+
+    @property
+    def variance(self) -> Tensor:
+        """π²/6 scale²."""
+        return self.scale.square() * (math.pi**2 / 6)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """-z - exp(-z) - log(scale)."""
+        z = self._check(value)
+        return -z - (-z).exp() - self.scale.log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """exp(-exp(-z))."""
+        return (-(-self._check(value)).exp()).exp()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The inverse of `cdf`."""
+        return self.loc - self.scale * (-value.log()).log()
+
+    def entropy(self) -> Tensor:
+        """1 + Euler's constant + log(scale)."""
+        return self.scale.log() + (1 + EULER)

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.exp_family import ExponentialFamily
+from gradlab.distributions.rounding import derived
 from gradlab.dtype import finfo
 from gradlab.nn.functional import logsigmoid
 from gradlab.special import xlog1py
@@ -32,21 +33,34 @@ def one_of(name: str, probs: Any, logits: Any) -> None:
 class Odds(Distribution):
     """With the probability of a success, `probs`, or its log-odds, `logits`; each is computed of the other."""
 
-    _probs: Any
-    _logits: Any
+    _probs: Any = property(lambda self: self.__dict__.get("probs"))  # what was given, or None
+    _logits: Any = property(lambda self: self.__dict__.get("logits"))
 
-    @property
+    @derived
     def probs(self) -> Tensor:
         """The probability of a success."""
-        return self._logits.sigmoid() if self._probs is None else self._probs
+        found: Tensor = self._logits.sigmoid()
+        return found
 
-    @property
+    @derived
     def logits(self) -> Tensor:
         """log(probs / (1 - probs))."""
-        if self._logits is not None:
-            return self._logits
         p = clamped(self._probs)
         return p.log() - (-p).log1p()
+
+    def _give(self, probs: Any, given: Tensor) -> None:
+        """Keep the parameter under its own name: the probability, or the log-odds where there is none."""
+        self.__dict__["logits" if probs is None else "probs"] = given
+
+    @property
+    def _param(self) -> Tensor:
+        found: Tensor = self._logits if self._probs is None else self._probs
+        return found
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter that was given."""
+        return self._param.shape
 
     @property
     def _failure(self) -> Tensor:
@@ -73,13 +87,12 @@ def _times(count: Any, logarithm: Any) -> Any:
 class _Binary(Odds):
     """With nothing else."""
 
-    batched: tuple[str, ...] = ("_probs", "_logits")
+    batched: tuple[str, ...] = ("probs", "logits")
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         one_of(type(self).__name__, probs, logits)
         (given,) = broadcast(logits if probs is None else probs)
-        self._probs = None if probs is None else given
-        self._logits = None if logits is None else given
+        self._give(probs, given)
         super().__init__(given.shape, (), validate_args)
         if probs is not None:
             self.require((given >= 0) & (given <= 1), "probs are from 0 to 1")

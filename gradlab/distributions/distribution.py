@@ -180,9 +180,11 @@ class Distribution(Measured):
         self.require(self.support.check(value), f"a value is within the support, {self.support!r}")
 
     def __repr__(self) -> str:
-        parts = []
+        parts: list[str] = []
         for name in self.batched:
             value = self.__dict__.get(name)
+            if name == "base_dist" and parts:
+                continue  # of one with parameters of its own
             if isinstance(value, Tensor):
                 one = value.numel() == 1 and readable()
                 parts.append(f"{name.lstrip('_')}: {value.item() if one else f'{value.shape}'}")

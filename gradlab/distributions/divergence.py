@@ -11,8 +11,9 @@ from gradlab.distributions.continuous import Exponential, Gumbel, Laplace, Unifo
 from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poisson
 from gradlab.distributions.distribution import Distribution
 from gradlab.distributions.joint import Independent, summed
-from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
+from gradlab.distributions.normal import MultivariateNormal, Normal
 from gradlab.distributions.rounding import unit
+from gradlab.distributions.transformed import LogNormal
 from gradlab.nn.functional import logsigmoid, softplus
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import full_like
@@ -139,7 +140,7 @@ def _categorical(p: Categorical, q: Categorical) -> Tensor:
 
 @register_kl(OneHotCategorical, OneHotCategorical)
 def _one_hot(p: OneHotCategorical, q: OneHotCategorical) -> Tensor:
-    return _categorical(p, q)
+    return _categorical(p._categorical, q._categorical)
 
 
 @register_kl(Poisson, Poisson)

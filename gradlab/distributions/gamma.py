@@ -13,6 +13,7 @@ from gradlab.nn.functional import one_hot
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import full_like
 from gradlab.tensor.random import randn
+from gradlab.tensor.shape import stack
 from gradlab.tensor.special import igamma
 from gradlab.tensor.where import where
 
@@ -104,62 +105,6 @@ class Chi2(Gamma):
         return self.concentration * 2
 
 
-class InverseGamma(Distribution):
-    """1 / a gamma variable: `rate` is the scale.
-
-    >>> import gradlab as gl
-    >>> gl.distributions.InverseGamma(3.0, 4.0).mean
-    tensor(2.)
-    """
-
-    has_rsample = True
-    batched = ("base_dist",)
-
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        self.base_dist = Gamma(concentration, rate, validate_args)
-        super().__init__(self.base_dist.batch_shape, (), validate_args)
-
-    concentration = property(lambda self: self.base_dist.concentration)
-    rate = property(lambda self: self.base_dist.rate)
-
-    @property
-    def mean(self) -> Tensor:
-        """rate / (c - 1), infinite for c <= 1."""
-        c = self.base_dist.concentration
-        return where(c > 1, self.base_dist.rate / (c - 1).clamp(min=finfo(c.dtype).tiny), full_like(c, math.inf))
-
-    @property
-    def mode(self) -> Tensor:
-        """rate / (c + 1)."""
-        return self.base_dist.rate / (self.base_dist.concentration + 1)
-
-    @property
-    def variance(self) -> Tensor:
-        """rate² / ((c - 1)² (c - 2)), infinite for c <= 2."""
-        c = self.base_dist.concentration
-        found = self.base_dist.rate.square() / ((c - 1).square() * (c - 2))
-        return where(c > 2, found, full_like(c, math.inf))
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """Random values as a function of both parameters."""
-        return self.base_dist.rsample(sample_shape).reciprocal()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """c log(rate) - (c + 1) log(value) - rate / value - log Γ(c)."""
-        self.require(value > 0, "a value is positive")
-        c, rate = self.base_dist.concentration, self.base_dist.rate
-        return c * rate.log() - (c + 1) * value.log() - rate / value - c.lgamma()
-
-    def cdf(self, value: Tensor) -> Tensor:
-        """1 - that of the gamma variable at 1 / value."""
-        return 1 - self.base_dist.cdf(value.reciprocal())
-
-    def entropy(self) -> Tensor:
-        """c + log(rate) + log Γ(c) - (1 + c) ψ(c)."""
-        c = self.base_dist.concentration
-        return c + self.base_dist.rate.log() + c.lgamma() - (1 + c) * c.digamma()
-
-
 class Beta(ExponentialFamily):
     """A share between 0 and 1, with a density of x^(concentration1 - 1) · (1 - x)^(concentration0 - 1) up to a factor.
 
@@ -176,6 +121,10 @@ class Beta(ExponentialFamily):
         self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
         super().__init__(self.concentration1.shape, (), validate_args)
         self.require((self.concentration1 > 0) & (self.concentration0 > 0), "concentrations are positive")
+
+    @property
+    def _dirichlet(self) -> Dirichlet:
+        return Dirichlet(stack([self.concentration1, self.concentration0], -1), validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -283,6 +232,10 @@ class StudentT(Distribution):
         self.df, self.loc, self.scale = broadcast(df, loc, scale)
         super().__init__(self.df.shape, (), validate_args)
         self.require((self.df > 0) & (self.scale > 0), "df and scale are positive")
+
+    @property
+    def _chi2(self) -> Chi2:
+        return Chi2(self.df, validate_args=False)
 
     @property
     def mean(self) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradlab.distributions.discrete import Odds, one_of
 from gradlab.distributions.distribution import Distribution, broadcast
-from gradlab.distributions.gamma import from_tiny, log_beta
+from gradlab.distributions.gamma import Gamma, from_tiny, log_beta
 from gradlab.distributions.gamma_samples import log_gamma_samples
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import full_like
@@ -30,6 +30,14 @@ class FisherSnedecor(Distribution):
         self.df1, self.df2 = broadcast(df1, df2)
         super().__init__(self.df1.shape, (), validate_args)
         self.require((self.df1 > 0) & (self.df2 > 0), "df1 and df2 are positive")
+
+    @property
+    def _gamma1(self) -> Gamma:
+        return Gamma(self.df1 * 0.5, self.df1, validate_args=False)
+
+    @property
+    def _gamma2(self) -> Gamma:
+        return Gamma(self.df2 * 0.5, self.df2, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -70,18 +78,21 @@ class NegativeBinomial(Odds):
     tensor([0.5000, 0.2500])
     """
 
-    batched = ("total_count", "_probs", "_logits")
+    batched = ("total_count", "probs", "logits")
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         one_of("NegativeBinomial", probs, logits)
         self.total_count, given = broadcast(total_count, logits if probs is None else probs)
         self.total_count = self.total_count.to(given.dtype)
-        self._probs = None if probs is None else given
-        self._logits = None if logits is None else given
+        self._give(probs, given)
         super().__init__(given.shape, (), validate_args)
         self.require(self.total_count >= 0, "total_count is not negative")
         if probs is not None:
             self.require((given >= 0) & (given < 1), "probs are from 0 to below 1")
+
+    @property
+    def _gamma(self) -> Gamma:
+        return Gamma(self.total_count, (-self.logits).exp(), validate_args=False)
 
     @property
     def mean(self) -> Tensor:

@@ -76,6 +76,11 @@ class MixtureSameFamily(Distribution):
         self.mixture_distribution, self.component_distribution = mixture_distribution, component_distribution
         super().__init__(batch[:-1], component_distribution.event_shape, validate_args)
 
+    _mixture_distribution = property(lambda self: self.mixture_distribution)
+    _component_distribution = property(lambda self: self.component_distribution)
+    _num_component = property(lambda self: self.mixture_distribution.num_events)
+    _event_ndims = property(lambda self: len(self._event_shape))
+
     def _weighted(self, x: Tensor) -> Tensor:
         dims = len(self._event_shape)
         probs = self.mixture_distribution.probs

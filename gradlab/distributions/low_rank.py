@@ -7,6 +7,7 @@ from typing import Any
 from gradlab import linalg
 from gradlab.distributions.distribution import Distribution
 from gradlab.distributions.normal import HALF_LOG_TWO_PI
+from gradlab.distributions.rounding import derived
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import eye
@@ -26,7 +27,7 @@ class LowRankMultivariateNormal(Distribution):
     """
 
     has_rsample = True
-    batched = ("loc", "cov_factor", "cov_diag")
+    batched = ("loc", "cov_factor", "cov_diag", "covariance_matrix", "precision_matrix", "scale_tril")
 
     def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
         if loc.ndim < 1 or cov_factor.ndim < 2 or cov_diag.ndim < 1:
@@ -37,8 +38,13 @@ class LowRankMultivariateNormal(Distribution):
         batch = broadcast_shapes(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
         self.loc, self.cov_diag = loc.expand(*batch, size), cov_diag.expand(*batch, size)
         self.cov_factor = cov_factor.expand(*batch, *cov_factor.shape[-2:])
+        self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
         super().__init__(batch, (size,), validate_args)
         self.require(cov_diag > 0, "cov_diag is positive")
+
+    @property
+    def _capacitance_tril(self) -> Tensor:
+        return self._capacitance()[1]
 
     def _capacitance(self) -> tuple[Tensor, Tensor]:
         """factor.T / diag, and the Cholesky factor of 1 + factor.T / diag @ factor."""
@@ -61,17 +67,17 @@ class LowRankMultivariateNormal(Distribution):
         """The covariance's diagonal."""
         return self.cov_factor.square().sum(-1) + self.cov_diag
 
-    @property
+    @derived
     def covariance_matrix(self) -> Tensor:
         """Written out."""
         return self.cov_factor @ self.cov_factor.mT + self.cov_diag.diag_embed()
 
-    @property
+    @derived
     def scale_tril(self) -> Tensor:
         """The covariance's Cholesky factor."""
         return linalg.cholesky(self.covariance_matrix)
 
-    @property
+    @derived
     def precision_matrix(self) -> Tensor:
         """The covariance's inverse."""
         scaled, factor = self._capacitance()

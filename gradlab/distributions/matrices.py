@@ -7,7 +7,10 @@ from typing import Any
 
 from gradlab import linalg
 from gradlab.distributions.distribution import Distribution
+from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.gamma import Beta, Chi2
+from gradlab.distributions.normal import cholesky_factor, keep_given
+from gradlab.distributions.rounding import derived
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange, as_tensor
@@ -56,7 +59,7 @@ class LKJCholesky(Distribution):
         return density.sum(-1) - volume
 
 
-class Wishart(Distribution):
+class Wishart(ExponentialFamily):
     """The sum of `df` outer products of normal vectors: a distribution of positive definite matrices.
 
     df: more than the matrices' size less 1. One of covariance_matrix, precision_matrix and scale_tril (the covariance's lower triangular
@@ -69,7 +72,8 @@ class Wishart(Distribution):
     """
 
     has_rsample = True
-    batched = ("df", "scale_tril")
+    batched = ("df", "scale_tril", "covariance_matrix", "precision_matrix")
+    _unbroadcasted_scale_tril: Tensor
 
     def __init__(
         self, df: Any, covariance_matrix: Tensor | None = None, precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
@@ -78,26 +82,30 @@ class Wishart(Distribution):
         given = [each for each in (covariance_matrix, precision_matrix, scale_tril) if each is not None]
         if len(given) != 1 or given[0].ndim < 2:
             raise ValueError("Wishart: one of covariance_matrix, precision_matrix and scale_tril is given, with two dimensions or more")
-        if covariance_matrix is not None:
-            scale_tril = linalg.cholesky(covariance_matrix)
-        elif precision_matrix is not None:
-            scale_tril = linalg.cholesky(linalg.inv(precision_matrix))
-        assert scale_tril is not None
-        df = as_tensor(df, dtype=scale_tril.dtype, device=scale_tril.device)
-        shape = broadcast_shapes(df.shape, scale_tril.shape[:-2])
-        super().__init__(shape, scale_tril.shape[-2:], validate_args)
-        self.df, self.scale_tril = df.expand(shape), scale_tril.expand((*shape, *scale_tril.shape[-2:]))
-        self.require(self.df > scale_tril.shape[-1] - 1, f"df is more than {scale_tril.shape[-1] - 1}, the matrices' size less 1")
+        factor = cholesky_factor(covariance_matrix, precision_matrix, scale_tril)
+        df, size = as_tensor(df, dtype=factor.dtype, device=factor.device), factor.shape[-1]
+        shape = broadcast_shapes(df.shape, factor.shape[:-2])
+        super().__init__(shape, factor.shape[-2:], validate_args)
+        self.df, self._unbroadcasted_scale_tril = df.expand(shape), factor
+        keep_given(self, (*shape, size, size), covariance_matrix, precision_matrix, scale_tril)
+        self.require(self.df > size - 1, f"df is more than {size - 1}, the matrices' size less 1")
 
-    @property
+    @derived
+    def scale_tril(self) -> Tensor:
+        """The covariance's Cholesky factor."""
+        return self._unbroadcasted_scale_tril.expand(*self._batch_shape, *self._event_shape)
+
+    @derived
     def covariance_matrix(self) -> Tensor:
         """Of the normal vectors."""
-        return self.scale_tril @ self.scale_tril.mT
+        factor = self._unbroadcasted_scale_tril
+        return (factor @ factor.mT).expand(*self._batch_shape, *self._event_shape)
 
-    @property
+    @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        return linalg.inv(self.covariance_matrix)
+        factor = self._unbroadcasted_scale_tril
+        return linalg.inv(factor @ factor.mT).expand(*self._batch_shape, *self._event_shape)
 
     @property
     def mean(self) -> Tensor:
@@ -117,11 +125,14 @@ class Wishart(Distribution):
         diagonal = v.diagonal(dim1=-2, dim2=-1)
         return self.df[..., None, None] * (v.square() + diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2))
 
+    @property
+    def _dist_chi2(self) -> Chi2:
+        return Chi2(self.df.unsqueeze(-1) - arange(self.event_shape[0], dtype=self.df.dtype, device=self.df.device))
+
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """L A Aᵀ Lᵀ, with roots of chi-squared numbers on A's diagonal and normal ones below."""
         p = self.event_shape[0]
-        falling = self.df.unsqueeze(-1) - arange(p, dtype=self.df.dtype, device=self.df.device)
-        roots = Chi2(falling).rsample(sample_shape).sqrt()
+        roots = self._dist_chi2.rsample(sample_shape).sqrt()
         a = randn(*self._extended(sample_shape), dtype=self.df.dtype, device=self.df.device).tril(-1) + roots.diag_embed()
         factor = self.scale_tril @ a
         return factor @ factor.mT

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from gradlab import linalg
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.exp_family import ExponentialFamily
+from gradlab.distributions.rounding import derived
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import eye
@@ -21,7 +23,7 @@ class LocationScale(Distribution):
     """Of loc + scale · a standard variable."""
 
     has_rsample = True
-    batched = ("loc", "scale")
+    batched: Sequence[str] = ("loc", "scale")
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast(loc, scale)
@@ -94,60 +96,24 @@ class Normal(LocationScale, ExponentialFamily):
         return 0.5 + HALF_LOG_TWO_PI + self.scale.log()
 
 
-class LogNormal(Distribution):
-    """exp of a normal variable.
+def keep_given(of: Distribution, shape: tuple[int, ...], covariance: Any, precision: Any, factor: Any) -> None:
+    """Keep that of the three that was given as it is, expanded; the others are computed when they are asked for."""
+    for name, given in (("covariance_matrix", covariance), ("precision_matrix", precision), ("scale_tril", factor)):
+        if given is not None:
+            of.__dict__[name] = given.expand(shape)
 
-    >>> import gradlab as gl
-    >>> gl.distributions.LogNormal(0.0, 1.0).mean
-    tensor(1.6487)
-    """
 
-    has_rsample = True
-    batched = ("base_dist",)
-
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self.base_dist = Normal(loc, scale, validate_args)
-        super().__init__(self.base_dist.batch_shape, (), validate_args)
-
-    loc = property(lambda self: self.base_dist.loc)
-    scale = property(lambda self: self.base_dist.scale)
-
-    @property
-    def mean(self) -> Tensor:
-        """exp(loc + scale²/2)."""
-        return (self.base_dist.loc + self.base_dist.variance / 2).exp()
-
-    @property
-    def mode(self) -> Tensor:
-        """exp(loc - scale²)."""
-        return (self.base_dist.loc - self.base_dist.variance).exp()
-
-    @property
-    def variance(self) -> Tensor:
-        """(exp(scale²) - 1) exp(2 loc + scale²)."""
-        squared = self.base_dist.variance
-        return squared.expm1() * (2 * self.base_dist.loc + squared).exp()
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """Random values as a function of loc and scale."""
-        return self.base_dist.rsample(sample_shape).exp()
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """That of the logarithm, less the logarithm."""
-        self.require(value > 0, "a value is positive")
-        return self.base_dist.log_prob(value.log()) - value.log()
-
-    def cdf(self, value: Tensor) -> Tensor:
-        """That of the logarithm."""
-        return self.base_dist.cdf(value.log())
-
-    def icdf(self, value: Tensor) -> Tensor:
-        """exp of the normal quantile."""
-        return self.base_dist.icdf(value).exp()
-
-    def entropy(self) -> Tensor:
-        """The normal one + loc."""
-        return self.base_dist.entropy() + self.base_dist.loc
+def cholesky_factor(covariance: Tensor | None, precision: Tensor | None, factor: Tensor | None) -> Tensor:
+    """The covariance's lower Cholesky factor, of whichever is given."""
+    if covariance is not None:
+        return linalg.cholesky(covariance)
+    if precision is not None:
+        # With P = UᵀU for a lower triangular U, which is the Cholesky factor read from behind, the covariance is U⁻¹ U⁻ᵀ.
+        lower = linalg.cholesky(precision.flip(-2, -1)).flip(-2, -1).mT
+        one = eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand(lower.shape)
+        return linalg.solve_triangular(lower, one, upper=False)
+    assert factor is not None
+    return factor
 
 
 class MultivariateNormal(Distribution):
@@ -160,7 +126,8 @@ class MultivariateNormal(Distribution):
     """
 
     has_rsample = True
-    batched = ("loc", "scale_tril")
+    batched = ("loc", "scale_tril", "covariance_matrix", "precision_matrix")
+    _unbroadcasted_scale_tril: Tensor  # all else is computed of it, also for a subclass that only sets this one
 
     def __init__(
         self, loc: Tensor, covariance_matrix: Tensor | None = None, precision_matrix: Tensor | None = None,
@@ -174,28 +141,29 @@ class MultivariateNormal(Distribution):
         if given[0].ndim < 2 or given[0].shape[-2:] != (loc.shape[-1],) * 2:
             raise ValueError(f"MultivariateNormal: a matrix of shape {given[0].shape} for vectors of {loc.shape[-1]} numbers")
         size = loc.shape[-1]
-        if covariance_matrix is not None:
-            scale_tril = linalg.cholesky(covariance_matrix)
-        elif precision_matrix is not None:
-            # With P = UᵀU for a lower triangular U, which is the Cholesky factor read from behind, the covariance is U⁻¹ U⁻ᵀ.
-            lower = linalg.cholesky(precision_matrix.flip(-2, -1)).flip(-2, -1).mT
-            one = eye(size, dtype=loc.dtype, device=loc.device).expand(lower.shape)
-            scale_tril = linalg.solve_triangular(lower, one, upper=False)
-        assert scale_tril is not None
-        batch = broadcast_shapes(scale_tril.shape[:-2], loc.shape[:-1])
-        self.loc, self.scale_tril = loc.expand(*batch, size), scale_tril.expand(*batch, size, size)
+        batch = broadcast_shapes(given[0].shape[:-2], loc.shape[:-1])
+        self.loc = loc.expand(*batch, size)
+        keep_given(self, (*batch, size, size), covariance_matrix, precision_matrix, scale_tril)
         super().__init__(batch, (size,), validate_args)
-        self.require(self.scale_tril.diagonal(dim1=-2, dim2=-1) > 0, "the Cholesky factor has a positive diagonal")
+        self._unbroadcasted_scale_tril = cholesky_factor(covariance_matrix, precision_matrix, scale_tril)
+        self.require(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1) > 0, "the Cholesky factor has a positive diagonal")
 
-    @property
+    @derived
+    def scale_tril(self) -> Tensor:
+        """The covariance's Cholesky factor L."""
+        return self._unbroadcasted_scale_tril.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
+
+    @derived
     def covariance_matrix(self) -> Tensor:
         """L Lᵀ."""
-        return self.scale_tril @ self.scale_tril.mT
+        factor = self._unbroadcasted_scale_tril
+        return (factor @ factor.mT).expand(*self._batch_shape, *self._event_shape, *self._event_shape)
 
-    @property
+    @derived
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
-        return linalg.inv(self.covariance_matrix)
+        factor = self._unbroadcasted_scale_tril
+        return linalg.inv(factor @ factor.mT).expand(*self._batch_shape, *self._event_shape, *self._event_shape)
 
     @property
     def mean(self) -> Tensor:
@@ -210,22 +178,22 @@ class MultivariateNormal(Distribution):
     @property
     def variance(self) -> Tensor:
         """The covariance's diagonal."""
-        return self.scale_tril.square().sum(-1)
+        return self._unbroadcasted_scale_tril.square().sum(-1).expand(*self._batch_shape, *self._event_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Random vectors as a function of the parameters."""
         noise = randn(*self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
     def half_log_det(self) -> Tensor:
         """Half the logarithm of the covariance's determinant."""
-        return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1).expand(self._batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """-(mᵀm)/2 - log det(L) - d log(2π)/2, with L m = value - loc."""
         self.require(~value.isnan(), "a value is a real vector, without NaN")
         shift = (value - self.loc).unsqueeze(-1)
-        factor = self.scale_tril.expand(*shift.shape[:-2], *self.scale_tril.shape[-2:])
+        factor = self._unbroadcasted_scale_tril.expand(*shift.shape[:-2], *self._event_shape, *self._event_shape)
         m = linalg.solve_triangular(factor, shift, upper=False).squeeze(-1)
         return -0.5 * m.square().sum(-1) - self.half_log_det() - self._event_shape[0] * HALF_LOG_TWO_PI
 

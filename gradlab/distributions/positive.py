@@ -5,28 +5,27 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradlab.distributions.continuous import EULER, Cauchy
+from gradlab.distributions.continuous import EULER, Cauchy, Exponential, Uniform
 from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.element_transforms import AbsTransform, AffineTransform, ExpTransform, PowerTransform
 from gradlab.distributions.gamma import between, from_tiny
 from gradlab.distributions.normal import Normal
+from gradlab.distributions.transformed import Formulated
 from gradlab.dtype import finfo
 from gradlab.tensor import Tensor
-from gradlab.tensor.creation import full_like
+from gradlab.tensor.creation import full_like, ones_like
 from gradlab.tensor.random import rand
 from gradlab.tensor.where import where
 
 
-class _Half(Distribution):
+class _Half(Formulated):
     """The distance from 0 of a variable around it."""
 
-    has_rsample = True
-    batched = ("base_dist",)
     base: type[Normal | Cauchy]
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         (scale,) = broadcast(scale)
-        self.base_dist: Any = self.base(full_like(scale, 0.0), scale, validate_args)
-        super().__init__(scale.shape, (), validate_args)
+        super().__init__(self.base(full_like(scale, 0.0), scale, validate_args), AbsTransform(), validate_args)
 
     scale = property(lambda self: self.base_dist.scale)
 
@@ -100,7 +99,7 @@ class HalfCauchy(_Half):
         return self.base_dist.variance
 
 
-class Pareto(Distribution):
+class Pareto(Formulated):
     """Numbers above `scale` whose density falls as x^-(alpha + 1).
 
     >>> import gradlab as gl
@@ -108,12 +107,12 @@ class Pareto(Distribution):
     tensor(1.5000)
     """
 
-    has_rsample = True
-    batched = ("scale", "alpha")
+    batched = ("scale", "alpha", "base_dist")
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast(scale, alpha)
-        super().__init__(self.scale.shape, (), validate_args)
+        base = Exponential(self.alpha, validate_args=False)
+        super().__init__(base, [ExpTransform(), AffineTransform(0, self.scale)], validate_args)
         self.require((self.scale > 0) & (self.alpha > 0), "scale and alpha are positive")
 
     @property
@@ -238,7 +237,7 @@ class GeneralizedPareto(Distribution):
         return self.scale.log() + self.concentration + 1
 
 
-class Weibull(Distribution):
+class Weibull(Formulated):
     """scale · an exponential variable to the power 1/concentration.
 
     >>> import gradlab as gl
@@ -246,12 +245,13 @@ class Weibull(Distribution):
     tensor(2.)
     """
 
-    has_rsample = True
-    batched = ("scale", "concentration")
+    batched = ("scale", "concentration", "concentration_reciprocal", "base_dist")
 
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast(scale, concentration)
-        super().__init__(self.scale.shape, (), validate_args)
+        self.concentration_reciprocal = self.concentration.reciprocal()
+        base = Exponential(ones_like(self.scale), validate_args=False)
+        super().__init__(base, [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)], validate_args)
         self.require((self.scale > 0) & (self.concentration > 0), "scale and concentration are positive")
 
     def _moment(self, n: int) -> Tensor:
@@ -296,7 +296,7 @@ class Weibull(Distribution):
         return EULER * (1 - self.concentration.reciprocal()) + (self.scale / self.concentration).log() + 1
 
 
-class Kumaraswamy(Distribution):
+class Kumaraswamy(Formulated):
     """A share between 0 and 1 with the distribution function 1 - (1 - x^concentration1)^concentration0.
 
     >>> import gradlab as gl
@@ -304,12 +304,14 @@ class Kumaraswamy(Distribution):
     tensor(0.5000)
     """
 
-    has_rsample = True
-    batched = ("concentration1", "concentration0")
+    batched = ("concentration1", "concentration0", "base_dist")
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         self.concentration1, self.concentration0 = broadcast(concentration1, concentration0)
-        super().__init__(self.concentration1.shape, (), validate_args)
+        zero = full_like(self.concentration0, 0.0)
+        powers = [PowerTransform(c.reciprocal()) for c in (self.concentration0, self.concentration1)]
+        base = Uniform(zero, ones_like(zero), validate_args=False)
+        super().__init__(base, [powers[0], AffineTransform(1.0, -1.0), powers[1]], validate_args)
         self.require((self.concentration1 > 0) & (self.concentration0 > 0), "concentrations are positive")
 
     def _moment(self, n: int) -> Tensor:

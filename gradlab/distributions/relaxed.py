@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradlab.distributions.categorical import Categorical, OneHotCategorical
+from gradlab.distributions.categorical import Categorical, OfClasses, OneHotCategorical
 from gradlab.distributions.discrete import _Binary, clamped, softplus
-from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.distribution import broadcast
+from gradlab.distributions.element_transforms import ExpTransform, SigmoidTransform
 from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.gamma import between, from_tiny
+from gradlab.distributions.transformed import Formulated
 from gradlab.nn.functional import binary_cross_entropy_with_logits
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import full_like
@@ -26,12 +28,11 @@ def uniform_inside(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     return clamped(rand(*shape, dtype=like.dtype, device=like.device))
 
 
-class RelaxedBernoulli(_Binary):
-    """Numbers between 0 and 1 that are nearly 0 or 1 where `temperature` is low: the sigmoid of logistic variables around `logits`.
+class LogitRelaxedBernoulli(_Binary):
+    """Logistic variables around `logits`, divided by the temperature: the log-odds of the values of `RelaxedBernoulli`.
 
     >>> import gradlab as gl
-    >>> r = gl.distributions.RelaxedBernoulli(0.5, probs=gl.tensor([0.1, 0.9]))
-    >>> r.rsample().shape
+    >>> gl.distributions.relaxed.LogitRelaxedBernoulli(0.5, probs=gl.tensor([0.1, 0.9])).rsample().shape
     (2,)
     """
 
@@ -46,17 +47,80 @@ class RelaxedBernoulli(_Binary):
         """Random values as a function of the parameter and the temperature."""
         logits = self.logits
         u = uniform_inside(logits, self._extended(sample_shape))
-        return between(((u.log() - (-u).log1p() + logits) / self.temperature).sigmoid())
+        return (u.log() - (-u).log1p() + logits) / self.temperature
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log(T) + d - 2 log(1 + exp(d)) - log(value (1 - value)) with d = logits - T · logit(value)."""
+        """log(T) + d - 2 log(1 + exp(d)) with d = logits - T · value."""
+        self.require(~value.isnan(), "a value is a real number, not NaN")
+        d = self.logits - self.temperature * value
+        return self.temperature.log() + d - 2 * softplus(d)
+
+
+class RelaxedBernoulli(Formulated):
+    """Numbers between 0 and 1 that are nearly 0 or 1 where `temperature` is low: the sigmoid of logistic variables around `logits`.
+
+    >>> import gradlab as gl
+    >>> r = gl.distributions.RelaxedBernoulli(0.5, probs=gl.tensor([0.1, 0.9]))
+    >>> r.rsample().shape
+    (2,)
+    """
+
+    base_dist: LogitRelaxedBernoulli
+
+    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        super().__init__(LogitRelaxedBernoulli(temperature, probs, logits, validate_args), SigmoidTransform(), validate_args)
+
+    temperature = property(lambda self: self.base_dist.temperature)
+    probs = property(lambda self: self.base_dist.probs)
+    logits = property(lambda self: self.base_dist.logits)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values as a function of the parameter and the temperature."""
+        return between(self.base_dist.rsample(sample_shape).sigmoid())
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """That of the log-odds, less log(value (1 - value))."""
         self.require((value > 0) & (value < 1), "a value is between 0 and 1")
         log, rest = value.log(), (-value).log1p()
-        d = self.logits - self.temperature * (log - rest)
-        return self.temperature.log() + d - 2 * softplus(d) - log - rest
+        return self.base_dist.log_prob(log - rest) - log - rest
 
 
-class RelaxedOneHotCategorical(Distribution):
+class ExpRelaxedCategorical(OfClasses):
+    """The logarithms of the shares of `RelaxedOneHotCategorical`: the logarithmic softmax of (logits + Gumbel variables) / temperature.
+
+    >>> import gradlab as gl
+    >>> gl.distributions.relaxed.ExpRelaxedCategorical(0.5, logits=gl.zeros(4, 3)).rsample().shape
+    (4, 3)
+    """
+
+    has_rsample = True
+
+    def __init__(
+        self, temperature: Any, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        (self.temperature,) = broadcast(temperature)
+        self._categorical = Categorical(probs, logits, validate_args)
+        super().__init__(self._categorical.batch_shape, (self._categorical.num_events,), validate_args)
+        self.require(self.temperature > 0, "temperature is positive")
+
+    def _scores(self, sample_shape: Any) -> Tensor:
+        logits = self._categorical.logits
+        gumbel = -(-uniform_inside(logits, self._extended(sample_shape)).log()).log()
+        return (logits + gumbel) / self.temperature
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values as a function of the parameters and the temperature."""
+        return self._scores(sample_shape).log_softmax(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log Γ(k) + (k - 1) log(T) + Σ log softmax(logits - T · value)."""
+        logits, log = broadcast(self._categorical.logits, value)
+        number = self._event_shape[0]
+        score = (logits - log * self.temperature).log_softmax(-1).sum(-1)
+        return score + math.lgamma(number) + (number - 1) * self.temperature.log()
+
+
+class RelaxedOneHotCategorical(Formulated):
     """Shares whose sum is 1, nearly one of them all where `temperature` is low: the softmax of (logits + Gumbel variables) / temperature.
 
     >>> import gradlab as gl
@@ -65,33 +129,26 @@ class RelaxedOneHotCategorical(Distribution):
     ((4,), (3,))
     """
 
-    has_rsample = True
-    batched = ("_classes",)
+    base_dist: ExpRelaxedCategorical
 
     def __init__(
         self, temperature: Any, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
-        (self.temperature,) = broadcast(temperature)
-        self._classes = Categorical(probs, logits, validate_args)
-        super().__init__(self._classes.batch_shape, (self._classes.num_events,), validate_args)
-        self.require(self.temperature > 0, "temperature is positive")
+        super().__init__(ExpRelaxedCategorical(temperature, probs, logits, validate_args), ExpTransform(), validate_args)
 
-    probs = property(lambda self: self._classes.probs)
-    logits = property(lambda self: self._classes.logits)
+    temperature = property(lambda self: self.base_dist.temperature)
+    probs = property(lambda self: self.base_dist.probs)
+    logits = property(lambda self: self.base_dist.logits)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Random values as a function of the parameters and the temperature."""
-        logits = self._classes.logits
-        gumbel = -(-uniform_inside(logits, self._extended(sample_shape)).log()).log()
-        return from_tiny(((logits + gumbel) / self.temperature).softmax(-1))
+        return from_tiny(self.base_dist._scores(sample_shape).softmax(-1))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log Γ(k) + (k - 1) log(T) + Σ log softmax(logits - T log(value)) - Σ log(value)."""
+        """That of the logarithms, less their sum."""
         self.require((value > 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-5), "a value is shares whose sum is 1")
-        logits, log = broadcast(self._classes.logits, value.log())
-        number = self._event_shape[0]
-        score = (logits - log * self.temperature).log_softmax(-1).sum(-1)
-        return score + math.lgamma(number) + (number - 1) * self.temperature.log() - log.sum(-1)
+        log = value.log()
+        return self.base_dist.log_prob(log) - log.sum(-1)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):

@@ -23,6 +23,17 @@ MEASURES = frozenset({
 FORGOTTEN: dict[str, Any] = {"_last": (None, None), "_inv": None}  # what a transform remembers; its twin does not
 
 
+class derived:
+    """A property that is computed whenever it is asked for, unless an object was given its own by `self.name = value`."""
+
+    def __init__(self, compute: Callable[[Any], Any]) -> None:
+        self.compute = compute
+        functools.update_wrapper(self, compute)  # type: ignore[arg-type]
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return property(self.compute) if instance is None else self.compute(instance)
+
+
 class Measured:
     """Base of distributions and transforms: what the library's own ones compute are units."""
 
@@ -32,7 +43,10 @@ class Measured:
         if cls.__module__.startswith("gradlab."):
             for name in MEASURES & cls.__dict__.keys():
                 own: Any = cls.__dict__[name]
-                setattr(cls, name, property(unit(own.fget)) if isinstance(own, property) else unit(own))  # type: ignore[arg-type]
+                if isinstance(own, derived):
+                    setattr(cls, name, derived(unit(own.compute)))
+                else:
+                    setattr(cls, name, property(unit(own.fget)) if isinstance(own, property) else unit(own))  # type: ignore[arg-type]
 
 
 def unit(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,15 +11,21 @@ from gradlab.distributions.circular import VonMises
 from gradlab.distributions.continuous import Cauchy, Exponential, Gumbel, Laplace, Uniform
 from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poisson
 from gradlab.distributions.distribution import Distribution
-from gradlab.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, InverseGamma, StudentT
+from gradlab.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from gradlab.distributions.gamma_ratios import FisherSnedecor, NegativeBinomial
 from gradlab.distributions.joint import Independent, MixtureSameFamily
 from gradlab.distributions.low_rank import LowRankMultivariateNormal
 from gradlab.distributions.matrices import LKJCholesky, Wishart
-from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
+from gradlab.distributions.normal import MultivariateNormal, Normal
 from gradlab.distributions.positive import GeneralizedPareto, HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
-from gradlab.distributions.relaxed import ContinuousBernoulli, RelaxedBernoulli, RelaxedOneHotCategorical
-from gradlab.distributions.transformed import LogisticNormal
+from gradlab.distributions.relaxed import (
+    ContinuousBernoulli,
+    ExpRelaxedCategorical,
+    LogitRelaxedBernoulli,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+)
+from gradlab.distributions.transformed import InverseGamma, LogisticNormal, LogNormal
 from gradlab.tensor.where import where
 
 _ODDS = {"probs": c.unit_interval, "logits": c.real}
@@ -51,6 +57,7 @@ SUPPORTS: tuple[tuple[type[Distribution], dict[str, Any], Any], ...] = (
     (Chi2, _positive("df"), c.nonnegative),
     (ContinuousBernoulli, _ODDS, c.unit_interval),
     (Dirichlet, {"concentration": c.independent(c.positive, 1)}, c.simplex),
+    (ExpRelaxedCategorical, _CLASSES, c.real_vector),
     (Exponential, _positive("rate"), c.nonnegative),
     (FisherSnedecor, _positive("df1", "df2"), c.positive),
     (Gamma, _positive("concentration", "rate"), c.nonnegative),
@@ -67,6 +74,7 @@ SUPPORTS: tuple[tuple[type[Distribution], dict[str, Any], Any], ...] = (
     (InverseGamma, _positive("concentration", "rate"), c.positive),
     (Kumaraswamy, _positive("concentration1", "concentration0"), c.unit_interval),
     (Laplace, _PLACE, c.real),
+    (LogitRelaxedBernoulli, _ODDS, c.real),
     (LogNormal, _PLACE, c.positive),
     (LogisticNormal, _PLACE, c.simplex),
     (

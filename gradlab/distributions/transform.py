@@ -70,7 +70,7 @@ class Transform(Measured):
     def inv(self) -> Transform:
         """The inverse as a transform."""
         if self._inv is None:
-            self._inv = _Inverse(self)
+            self._inv = _InverseTransform(self)
         return self._inv
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class Transform(Measured):
         return f"{type(self).__name__}()"
 
 
-class _Inverse(Transform):
+class _InverseTransform(Transform):
     def __init__(self, inner: Transform) -> None:
         super().__init__()
         self._inner = inner

@@ -32,7 +32,7 @@ DOMAINS: dict[type, tuple[Any, Any]] = {
                                      property(lambda t: _more(t.base_transform.codomain, t.reinterpreted_batch_ndims))),
     transform.ComposeTransform: (property(lambda t: _end(t, 0, "domain", t.dim_in)),
                                  property(lambda t: _end(t, -1, "codomain", t.dim_out))),
-    transform._Inverse: (property(lambda t: t.inv.codomain), property(lambda t: t.inv.domain)),
+    transform._InverseTransform: (property(lambda t: t.inv.codomain), property(lambda t: t.inv.domain)),
     matrix_transforms.LowerCholeskyTransform: (_MATRICES, c.lower_cholesky),
     matrix_transforms.PositiveDefiniteTransform: (_MATRICES, c.positive_definite),
     matrix_transforms.CorrCholeskyTransform: (c.real_vector, c.corr_cholesky),

@@ -1,17 +1,22 @@
-"""Distributions of what a transform makes of another distribution's values."""
+"""Distributions of what a transform makes of another distribution's values, with those of normal and gamma variables."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from gradlab.autograd.mode import no_grad
 from gradlab.distributions.distribution import Distribution
-from gradlab.distributions.element_transforms import StickBreakingTransform
+from gradlab.distributions.element_transforms import ExpTransform, PowerTransform, StickBreakingTransform
+from gradlab.distributions.gamma import Gamma
 from gradlab.distributions.joint import Independent, summed
 from gradlab.distributions.normal import Normal
 from gradlab.distributions.transform import ComposeTransform, Transform
+from gradlab.dtype import finfo
 from gradlab.tensor import Tensor
+from gradlab.tensor.creation import full_like
+from gradlab.tensor.where import where
 
 
 class TransformedDistribution(Distribution):
@@ -23,7 +28,8 @@ class TransformedDistribution(Distribution):
     (tensor(-1.6121), tensor(-1.6121))
     """
 
-    batched = ("base_dist",)
+    batched: Sequence[str] = ("base_dist",)
+    base_dist: Any
 
     def __init__(
         self, base_distribution: Distribution, transforms: Transform | Sequence[Transform], validate_args: bool | None = None
@@ -45,18 +51,6 @@ class TransformedDistribution(Distribution):
         cut = len(after) - dims
         super().__init__(after[:cut], after[cut:], validate_args)
         self.has_rsample = self.base_dist.has_rsample
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> TransformedDistribution:
-        """The same distribution with its parameters expanded to that batch shape. _instance: an empty object that becomes it."""
-        whole, shape = ComposeTransform(self.transforms), tuple(batch_shape)
-        before = whole.inverse_shape((*shape, *self._event_shape))
-        base = self.base_dist.expand(before[: len(before) - len(self.base_dist.event_shape)])
-        if _instance is None:
-            return TransformedDistribution(base, self.transforms, self._validate_args)
-        TransformedDistribution.__init__(_instance, base, self.transforms, self._validate_args)
-        _instance.__dict__.update({name: value for name, value in self.__dict__.items() if name not in _instance.__dict__})
-        found: TransformedDistribution = _instance
-        return found
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Random values, outside of the graph."""
@@ -104,6 +98,15 @@ class TransformedDistribution(Distribution):
         return x
 
 
+class Formulated(TransformedDistribution):
+    """One whose samples, densities and quantiles have formulas of their own, more accurate than the steps of its transforms."""
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values, outside of the graph."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+
 class LogisticNormal(TransformedDistribution):
     """Shares whose sum is 1, made of normal variables by breaking a stick; one more than `loc` has numbers.
 
@@ -118,3 +121,112 @@ class LogisticNormal(TransformedDistribution):
 
     loc = property(lambda self: self.base_dist.base_dist.loc)
     scale = property(lambda self: self.base_dist.base_dist.scale)
+
+
+class LogNormal(Formulated):
+    """exp of a normal variable.
+
+    >>> import gradlab as gl
+    >>> gl.distributions.LogNormal(0.0, 1.0).mean
+    tensor(1.6487)
+    """
+
+    base_dist: Normal
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
+
+    loc = property(lambda self: self.base_dist.loc)
+    scale = property(lambda self: self.base_dist.scale)
+
+    @property
+    def mean(self) -> Tensor:
+        """exp(loc + scale²/2)."""
+        return (self.base_dist.loc + self.base_dist.variance / 2).exp()
+
+    @property
+    def mode(self) -> Tensor:
+        """exp(loc - scale²)."""
+        return (self.base_dist.loc - self.base_dist.variance).exp()
+
+    @property
+    def variance(self) -> Tensor:
+        """(exp(scale²) - 1) exp(2 loc + scale²)."""
+        squared = self.base_dist.variance
+        return squared.expm1() * (2 * self.base_dist.loc + squared).exp()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values as a function of loc and scale."""
+        return self.base_dist.rsample(sample_shape).exp()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """That of the logarithm, less the logarithm."""
+        self.require(value > 0, "a value is positive")
+        return self.base_dist.log_prob(value.log()) - value.log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """That of the logarithm."""
+        return self.base_dist.cdf(value.log())
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """exp of the normal quantile."""
+        return self.base_dist.icdf(value).exp()
+
+    def entropy(self) -> Tensor:
+        """The normal one + loc."""
+        return self.base_dist.entropy() + self.base_dist.loc
+
+
+class InverseGamma(Formulated):
+    """1 / a gamma variable: `rate` is the scale.
+
+    >>> import gradlab as gl
+    >>> gl.distributions.InverseGamma(3.0, 4.0).mean
+    tensor(2.)
+    """
+
+    base_dist: Gamma
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        base = Gamma(concentration, rate, validate_args)
+        super().__init__(base, PowerTransform(-base.rate.new_ones(())), validate_args)
+
+    concentration = property(lambda self: self.base_dist.concentration)
+    rate = property(lambda self: self.base_dist.rate)
+
+    @property
+    def mean(self) -> Tensor:
+        """rate / (c - 1), infinite for c <= 1."""
+        c = self.base_dist.concentration
+        return where(c > 1, self.base_dist.rate / (c - 1).clamp(min=finfo(c.dtype).tiny), full_like(c, math.inf))
+
+    @property
+    def mode(self) -> Tensor:
+        """rate / (c + 1)."""
+        return self.base_dist.rate / (self.base_dist.concentration + 1)
+
+    @property
+    def variance(self) -> Tensor:
+        """rate² / ((c - 1)² (c - 2)), infinite for c <= 2."""
+        c = self.base_dist.concentration
+        found = self.base_dist.rate.square() / ((c - 1).square() * (c - 2))
+        return where(c > 2, found, full_like(c, math.inf))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values as a function of both parameters."""
+        return self.base_dist.rsample(sample_shape).reciprocal()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """c log(rate) - (c + 1) log(value) - rate / value - log Γ(c)."""
+        self.require(value > 0, "a value is positive")
+        c, rate = self.base_dist.concentration, self.base_dist.rate
+        return c * rate.log() - (c + 1) * value.log() - rate / value - c.lgamma()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """1 - that of the gamma variable at 1 / value."""
+        return 1 - self.base_dist.cdf(value.reciprocal())
+
+    def entropy(self) -> Tensor:
+        """c + log(rate) + log Γ(c) - (1 + c) ψ(c)."""
+        c = self.base_dist.concentration
+        return c + self.base_dist.rate.log() + c.lgamma() - (1 + c) * c.digamma()

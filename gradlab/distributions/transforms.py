@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradlab.distributions.distribution import Distribution as Distribution
 from gradlab.distributions.element_transforms import (
     AbsTransform as AbsTransform,
     AffineTransform as AffineTransform,
@@ -28,5 +29,8 @@ from gradlab.distributions.transform import (
     IndependentTransform as IndependentTransform,
     ReshapeTransform as ReshapeTransform,
     Transform as Transform,
+    _InverseTransform as _InverseTransform,
     identity_transform as identity_transform,
 )
+from gradlab.distributions.utils import lazy_property as lazy_property
+from gradlab.tensor import Tensor as Tensor

@@ -49,11 +49,18 @@ class lazy_property:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
-            return self
+            return _lazy_property_and_property(self.wrapped)
         with enable_grad():
             value = self.wrapped(instance)
         setattr(instance, self.wrapped.__name__, value)
         return value
+
+
+class _lazy_property_and_property(lazy_property, property):
+    """What a class, not an object, is asked for: a property, so that `inspect` and documentation tools see one."""
+
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+        property.__init__(self, wrapped)
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:

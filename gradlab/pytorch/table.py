@@ -98,7 +98,7 @@ RENAMED = {
     "torch.cuda.StreamContext": ("gradlab.cuda", "stream"),
     "torch.fx.node.Target": ("typing", "Any"),
     "torch.distributions.multivariate_normal.Distribution": ("gradlab.distributions", "Distribution"),
-    "torch.distributions.transforms._InverseTransform": ("gradlab.distributions.transform", "_Inverse"),
+    "torch.distributions.transforms._InverseTransform": ("gradlab.distributions.transform", "_InverseTransform"),
     "torch.library.triton_op": ("gradlab.library", "custom_op"),
     "torch.library.wrap_triton": ("gradlab.pytorch.private", "interface"),
     "torch.library.Library": ("gradlab.pytorch.libraries", "Library"),
