@@ -131,7 +131,6 @@ class Wishart(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """L A Aᵀ Lᵀ, with roots of chi-squared numbers on A's diagonal and normal ones below."""
-        p = self.event_shape[0]
         roots = self._dist_chi2.rsample(sample_shape).sqrt()
         a = randn(*self._extended(sample_shape), dtype=self.df.dtype, device=self.df.device).tril(-1) + roots.diag_embed()
         factor = self.scale_tril @ a

@@ -31,7 +31,10 @@ class derived:
         functools.update_wrapper(self, compute)  # type: ignore[arg-type]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return property(self.compute) if instance is None else self.compute(instance)
+        if instance is None:
+            return property(self.compute)
+        given = instance.__dict__.get(self.compute.__name__)  # a subclass's own property may ask by super()
+        return self.compute(instance) if given is None else given
 
 
 class Measured:
