@@ -111,7 +111,10 @@ def test_loaded_tensors_can_be_written():
 def test_requires_grad():
     w = gl.tensor([1.0], requires_grad=True)
     found = again({"w": w, "y": w * 2, "plain": gl.tensor([1.0])})
-    assert [found[k].requires_grad for k in ("w", "y", "plain")] == [True, False, False] and found["w"].is_leaf
+    assert [(found[k].requires_grad, found[k].is_leaf) for k in ("w", "y", "plain")] == [(True, True), (True, True), (False, True)]
+    for computed in (w * 2, gl.eye(2).to_sparse().requires_grad_() * 2):
+        found = pickle.loads(pickle.dumps(computed))
+        assert found.requires_grad and found.is_leaf and found.grad_fn is None
 
 
 def test_shared_tensors_are_shared_again():

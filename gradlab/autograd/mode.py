@@ -221,8 +221,8 @@ class ModeContext:
         return wrapped
 
 
-class no_grad(ModeContext):
-    """Operations inside are not recorded. Use as `with gl.no_grad():` or as a decorator, with or without parentheses."""
+class _Plain(ModeContext):
+    """A mode without arguments: a decorator with or without parentheses."""
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         self = new(cls)
@@ -247,11 +247,15 @@ class no_grad(ModeContext):
                 noted(("no_grad", None, None, code, frame.f_lasti, get_ident()))
             enter(mode._quiet or mode.quiet())
 
+
+class no_grad(_Plain):
+    """Operations inside are not recorded. Use as `with gl.no_grad():` or as a decorator, with or without parentheses."""
+
     def _changed(self, mode: Mode) -> Mode:
         return mode._quiet or mode.quiet()
 
 
-class enable_grad(no_grad):
+class enable_grad(_Plain):
     """Operations inside are recorded, also within `no_grad`."""
 
     __enter__ = ModeContext.__enter__

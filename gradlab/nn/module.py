@@ -127,7 +127,7 @@ class Module(HookMethods, StateMethods, PrivateNames):
             raise KeyError(f"the name of a {kind} is not empty and has no dot: {name!r}")
         known = self.__dict__
         taken = name in known or name in known["_parameters"] or name in known["_buffers"] or name in known["_modules"]
-        if name not in table and (taken or hasattr(type(self), name)):
+        if name not in table and (taken or (hasattr(type(self), name) and hasattr(self, name))):  # a property may have no value yet
             raise KeyError(f"{type(self).__name__} already has an attribute {name!r}")
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
@@ -232,8 +232,9 @@ class Module(HookMethods, StateMethods, PrivateNames):
         """Training mode for this module and all below it: dropout drops, batch norm uses the batch."""
         if not isinstance(mode, bool):
             raise ValueError(f"train: mode is True or False, not {mode!r}")
-        for module in self.modules():
-            module.training = mode
+        self.training = mode
+        for child in self.children():
+            child.train(mode)  # which a class may have its own of
         return self
 
     def eval(self: M) -> M:

@@ -11,6 +11,16 @@ from gradlab.autograd.hooks import RemovableHandle, add_hook
 T_destination = TypeVar("T_destination", bound=dict[str, Any])
 
 
+class _WithoutModule:
+    """A hook that is not told the module; its copies are those of the hook, a method of the copied module."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, module: Any, *arguments: Any) -> None:
+        self.hook(*arguments)
+
+
 class PrivateNames:
     """The part of Module that answers to them."""
 
@@ -59,13 +69,7 @@ class PrivateNames:
 
     def _register_load_state_dict_pre_hook(self, hook: Callable[..., Any], with_module: bool = False) -> RemovableHandle:
         """`register_load_state_dict_pre_hook` of a function that takes no module in front, unless with_module."""
-        if with_module or not callable(hook):
-            return add_hook(self._load_state_dict_pre_hooks, hook)
-
-        def without_module(module: Any, *arguments: Any) -> None:
-            hook(*arguments)
-
-        return add_hook(self._load_state_dict_pre_hooks, without_module)
+        return add_hook(self._load_state_dict_pre_hooks, hook if with_module or not callable(hook) else _WithoutModule(hook))
 
     def _replicate_for_data_parallel(self) -> Any:
         """A shallow copy with tables of its own: no parameters, the same buffers and submodules."""

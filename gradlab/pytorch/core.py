@@ -9,6 +9,7 @@ from gradlab.autograd.mode import current
 from gradlab.device import Device, default_device
 from gradlab.dtype import DType
 from gradlab.nn import functional
+from gradlab.overrides import _disabled_torch_function_impl as _disabled_torch_function_impl
 from gradlab.pytorch.standing import stand_in
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
@@ -79,11 +80,6 @@ def _get_default_device() -> str:
 def _get_accelerator() -> Any:
     """The GPU if there is one, else the CPU."""
     return current_accelerator() or Device("cpu")
-
-
-def _disabled_torch_function_impl(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """A `__torch_function__` that takes nothing over."""
-    return func(*args, **(kwargs or {}))
 
 
 def _jit_set_profiling_executor(value: Any) -> bool:

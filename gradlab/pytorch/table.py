@@ -246,10 +246,17 @@ def refused(module: str) -> str:
     return REFUSED[_longest(module, REFUSED)]
 
 
+# What the files of PyTorch's layers import, and scripts take from there.
+_IMPORTED = frozenset(
+    ["Module", "Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "Tensor", "Size", "LazyModuleMixin", "PackedSequence", "F", "init"]
+)
+
+
 def sources(module: str, name: str) -> tuple[str, ...]:
     """Where in gradlab a name of a module's may be: where `ELSEWHERE` says; for those that PyTorch has there, in the rooms around it."""
-    if inert(module) or not (name.startswith("_") or name in modules().get(module, ())):
+    imported = name in _IMPORTED and module.startswith("torch.nn.modules.")
+    if inert(module) or not (name.startswith("_") or name in modules().get(module, ()) or imported):
         return ELSEWHERE.get(module, ())
     parts = module.split(".")
     around = [".".join(["gradlab", *parts[1:length]]) for length in range(len(parts), 1, -1)]
-    return (*ELSEWHERE.get(module, ()), *around)
+    return (*ELSEWHERE.get(module, ()), *around, *(("gradlab", "gradlab.nn.modules.lazy", "gradlab.nn.utils.rnn") if imported else ()))

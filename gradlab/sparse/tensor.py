@@ -74,8 +74,6 @@ class SparseTensor(ContentMethods):
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError("pickle: a computed tensor's graph cannot be pickled; use detach() first")
         pattern = self._array.pattern
         return _rebuild, (pattern.indices, pattern.sizes, pattern.coalesced, self._array.values, self._array.layout)
 

@@ -14,6 +14,7 @@ from gradlab.spec import ShapeError, broadcast_shapes as shapes_together, count,
 from gradlab.tensor.common_arguments import either, one_of
 from gradlab.tensor.convert import moved
 from gradlab.tensor.shape import copied, expand, reshape, sizes
+from gradlab.tensor.size import Size
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -23,7 +24,7 @@ __all__ = ["broadcast_shapes", "broadcast_tensors", "broadcast_to", "repeat_inte
 _repeated = bind(ops.layout.repeated)
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Any) -> Size:
     """NumPy's broadcasting of shapes, sequences of sizes or one size; raises ShapeError naming all of them.
 
     >>> gl.broadcast_shapes((2, 1), (3,))
@@ -32,7 +33,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     listed = [tuple([whole(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]) for shape in shapes]
     if negative := [n for shape in listed for n in shape if type(n) is int and n < 0]:
         raise ShapeError(f"broadcast_shapes: a size is not negative, got {negative[0]}")
-    return shapes_together(*listed)
+    return Size(shapes_together(*listed))
 
 
 def repeat(input: Tensor, *times: Any, repeats: Any = None) -> Tensor:

@@ -376,12 +376,10 @@ class Tensor(Families):
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError("pickle: a computed tensor's graph cannot be pickled; use detach() first")
         place = self.device
         array = dispatch.backend_of(self._array).to_numpy(self._array)
         own = {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
-        return _rebuild, (type(self), array, self._edge is LEAF, *(() if place.type == "cpu" else (str(place),))), own or None
+        return _rebuild, (type(self), array, self.requires_grad, *(() if place.type == "cpu" else (str(place),))), own or None
 
 
 def _rebuild(kind: type[Tensor], array: Any, requires_grad: bool, device: str = "cpu") -> Tensor:

@@ -27,20 +27,6 @@ class ReLU(Module):
         return "inplace=True" if self.inplace else ""
 
 
-class ReLU6(Module):
-    """min(max(x, 0), 6)."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.relu6(input, self.inplace)
-
-    def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
-
-
 class LeakyReLU(Module):
     """x where positive, else negative_slope x."""
 
@@ -159,6 +145,19 @@ class Hardtanh(Module):
 
     def extra_repr(self) -> str:
         return f"min_val={self.min_val}, max_val={self.max_val}" + (", inplace=True" if self.inplace else "")
+
+
+class ReLU6(Hardtanh):
+    """min(max(x, 0), 6)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__(0.0, 6.0, inplace)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.relu6(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
 
 
 class Hardswish(Module):
@@ -332,28 +331,30 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class Softmax(Module):
-    """exp(x) along `dim`, divided by its sum."""
-
+class _AlongDim(Module):
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"
 
 
-class Softmin(Softmax):
+class Softmax(_AlongDim):
+    """exp(x) along `dim`, divided by its sum."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.softmax(input, self.dim)
+
+
+class Softmin(_AlongDim):
     """softmax(-x) along `dim`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim)
 
 
-class LogSoftmax(Softmax):
+class LogSoftmax(_AlongDim):
     """log(softmax(x)) along `dim`, without overflow."""
 
     def forward(self, input: Tensor) -> Tensor:

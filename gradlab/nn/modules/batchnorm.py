@@ -6,4 +6,6 @@ from gradlab.nn.modules.norm import (
     BatchNorm3d as BatchNorm3d,
     SyncBatchNorm as SyncBatchNorm,
     _BatchNorm as _BatchNorm,
+    _LazyNormBase as _LazyNormBase,
+    _NormBase as _NormBase,
 )

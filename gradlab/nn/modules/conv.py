@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
-from gradlab.nn.modules.lazy import Lazy
+from gradlab.nn.modules.lazy import LazyModuleMixin
 from gradlab.nn.parameter import Parameter, UninitializedParameter
 from gradlab.spec import whole
 from gradlab.tensor import Tensor
@@ -21,7 +21,7 @@ def spread(value: Any, dims: int) -> tuple[int, ...]:
     return (whole(value),) * dims if hasattr(value, "__index__") else tuple(value)
 
 
-class _Conv(Module):
+class _ConvNd(Module):
     """What all convolutions share.
 
     weight: (out_channels, in_channels / groups, *kernel), for a transposed one (in_channels, out_channels / groups, *kernel);
@@ -57,7 +57,7 @@ class _Conv(Module):
             self.padding: Any = padding
         else:
             self.padding = spread(padding, self.dims)
-        self._ends = self._both_ends()
+        self._reversed_padding_repeated_twice = self._both_ends()
         self.weight = self._make_parameter(self._weight_shape(), device, dtype)
         self.register_parameter("bias", self._make_parameter((out_channels,), device, dtype) if bias else None)
         self.reset_parameters()
@@ -99,9 +99,7 @@ class _Conv(Module):
         return text
 
 
-class _Forward(_Conv):
-    convolve: ClassVar[Callable[..., Tensor]]
-
+class _Forward(_ConvNd):
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
         groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
@@ -110,11 +108,18 @@ class _Forward(_Conv):
             in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode, device, dtype
         )
 
-    def _run(self, convolve: Callable[..., Tensor], input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """What `forward` is with this weight and bias; subclasses of PyTorch's kind call it, or put another in its place."""
+        raise NotImplementedError
+
+    def _run(self, convolve: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode != "zeros":
-            input = F.pad(input, self._ends, self.padding_mode)
-            return convolve(input, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
-        return convolve(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+            input = F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
+            return convolve(input, weight, bias, self.stride, 0, self.dilation, self.groups)
+        return convolve(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class Conv1d(_Forward):
@@ -122,8 +127,8 @@ class Conv1d(_Forward):
 
     dims = 1
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._run(F.conv1d, input)
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return self._run(F.conv1d, input, weight, bias)
 
 
 class Conv2d(_Forward):
@@ -131,8 +136,8 @@ class Conv2d(_Forward):
 
     dims = 2
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._run(F.conv2d, input)
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return self._run(F.conv2d, input, weight, bias)
 
 
 class Conv3d(_Forward):
@@ -140,11 +145,11 @@ class Conv3d(_Forward):
 
     dims = 3
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._run(F.conv3d, input)
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return self._run(F.conv3d, input, weight, bias)
 
 
-class _Transposed(_Conv):
+class _ConvTransposeNd(_ConvNd):
     transposed = True
 
     def __init__(
@@ -160,29 +165,33 @@ class _Transposed(_Conv):
         )
 
     def _run(self, convolve: Callable[..., Tensor], input: Tensor, output_size: Any) -> Tensor:
-        extra = self.output_padding if output_size is None else self._extra(input, output_size)
+        extra = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, self.dims, self.dilation)
         return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
-    def _extra(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
-        """The output padding that gives that size. ValueError if none does."""
-        sizes, dims = tuple(output_size), self.dims
+    def _output_padding(
+        self, input: Tensor, output_size: Any, stride: Any, padding: Any, kernel_size: Any, num_spatial_dims: int, dilation: Any = None
+    ) -> tuple[int, ...]:
+        """The output padding that gives that size; the module's own without one. ValueError if none does."""
+        if output_size is None:
+            return self.output_padding
+        sizes, dims, dilation = tuple(output_size), num_spatial_dims, dilation or (1,) * num_spatial_dims
         if len(sizes) == input.ndim:
             sizes = sizes[-dims:]
         if len(sizes) != dims:
             raise ValueError(f"{type(self).__name__}: output_size has {dims} or {input.ndim} sizes, not {len(tuple(output_size))}")
         found = []
         for i, size in enumerate(sizes):
-            least = (input.shape[i - dims] - 1) * self.stride[i] - 2 * self.padding[i] + self.dilation[i] * (self.kernel_size[i] - 1) + 1
-            if not least <= size < least + self.stride[i]:
+            least = (input.shape[i - dims] - 1) * stride[i] - 2 * padding[i] + dilation[i] * (kernel_size[i] - 1) + 1
+            if not least <= size < least + stride[i]:
                 raise ValueError(
                     f"{type(self).__name__}: output_size {sizes} is not possible for input {input.shape}: "
-                    f"size {i} lies in {least} to {least + self.stride[i] - 1}"
+                    f"size {i} lies in {least} to {least + stride[i] - 1}"
                 )
             found.append(size - least)
         return tuple(found)
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_ConvTransposeNd):
     """(N, C_in, L) to (N, C_out, L') with L' = (L - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1."""
 
     dims = 1
@@ -191,7 +200,7 @@ class ConvTranspose1d(_Transposed):
         return self._run(F.conv_transpose1d, input, output_size)
 
 
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_ConvTransposeNd):
     """(N, C_in, H, W) to (N, C_out, H', W'); sizes as for ConvTranspose1d."""
 
     dims = 2
@@ -200,7 +209,7 @@ class ConvTranspose2d(_Transposed):
         return self._run(F.conv_transpose2d, input, output_size)
 
 
-class ConvTranspose3d(_Transposed):
+class ConvTranspose3d(_ConvTransposeNd):
     """(N, C_in, D, H, W) to (N, C_out, D', H', W'); sizes as for ConvTranspose1d."""
 
     dims = 3
@@ -209,7 +218,7 @@ class ConvTranspose3d(_Transposed):
         return self._run(F.conv_transpose3d, input, output_size)
 
 
-class _LazyConv(Lazy, _Conv):
+class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
     """A convolution that learns in_channels from its first input. The arguments are those of the class it becomes, without the first."""
 
     def __init__(self, out_channels: int, *args: Any, **kwargs: Any) -> None:
@@ -230,37 +239,37 @@ class _LazyConv(Lazy, _Conv):
         self.reset_parameters()
 
 
-class LazyConv1d(_LazyConv, Conv1d):
+class LazyConv1d(_LazyConvXdMixin, Conv1d):
     """A Conv1d that learns in_channels from its first input."""
 
-    becomes = Conv1d
+    cls_to_become = Conv1d
 
 
-class LazyConv2d(_LazyConv, Conv2d):
+class LazyConv2d(_LazyConvXdMixin, Conv2d):
     """A Conv2d that learns in_channels from its first input."""
 
-    becomes = Conv2d
+    cls_to_become = Conv2d
 
 
-class LazyConv3d(_LazyConv, Conv3d):
+class LazyConv3d(_LazyConvXdMixin, Conv3d):
     """A Conv3d that learns in_channels from its first input."""
 
-    becomes = Conv3d
+    cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyConvXdMixin, ConvTranspose1d):
     """A ConvTranspose1d that learns in_channels from its first input."""
 
-    becomes = ConvTranspose1d
+    cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyConvXdMixin, ConvTranspose2d):
     """A ConvTranspose2d that learns in_channels from its first input."""
 
-    becomes = ConvTranspose2d
+    cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyConvXdMixin, ConvTranspose3d):
     """A ConvTranspose3d that learns in_channels from its first input."""
 
-    becomes = ConvTranspose3d
+    cls_to_become = ConvTranspose3d

@@ -8,10 +8,11 @@ from gradlab.nn.module import Module
 from gradlab.nn.parameter import is_lazy
 
 
-class Lazy(Module):
-    """Mixed into a layer in front of its ordinary class, which it `becomes` at the first call, or at the first one after loading."""
+class LazyModuleMixin(Module):
+    """Mixed into a layer in front of its ordinary class, `cls_to_become`, which it is from the first call
+    on, or from the first one after loading; None: it keeps its class."""
 
-    becomes: ClassVar[type[Module]]
+    cls_to_become: ClassVar[type[Module] | None] = None
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Give the parameters the shapes that fit these arguments, and their initial values."""
@@ -24,5 +25,7 @@ class Lazy(Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.has_uninitialized_params():
             self.initialize_parameters(*args, **kwargs)
-        self.__class__ = self.becomes  # type: ignore[assignment]
+        if self.cls_to_become is None:
+            return super().__call__(*args, **kwargs)
+        self.__class__ = self.cls_to_become  # type: ignore[assignment]
         return self(*args, **kwargs)

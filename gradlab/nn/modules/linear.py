@@ -7,7 +7,7 @@ from typing import Any
 
 from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
-from gradlab.nn.modules.lazy import Lazy
+from gradlab.nn.modules.lazy import LazyModuleMixin
 from gradlab.nn.parameter import Parameter, UninitializedParameter
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty
@@ -88,10 +88,10 @@ class Bilinear(Module):
         )
 
 
-class LazyLinear(Lazy, Linear):
+class LazyLinear(LazyModuleMixin, Linear):
     """A Linear that learns in_features from its first input."""
 
-    becomes = Linear
+    cls_to_become = Linear
 
     def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__(0, 0, False, device, dtype)

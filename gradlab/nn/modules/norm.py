@@ -11,14 +11,14 @@ from gradlab.nn import functional as F, init
 from gradlab.nn.functional.norm import count_batch
 from gradlab.nn.functional.sync_norm import same_batch, sync_batch_norm
 from gradlab.nn.module import Module
-from gradlab.nn.modules.lazy import Lazy
+from gradlab.nn.modules.lazy import LazyModuleMixin
 from gradlab.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from gradlab.spec import whole
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty, ones, zeros
 
 
-class _Channels(Module):
+class _NormBase(Module):
     """What batch and instance norm share: weight, bias, running_mean, running_var: (num_features,); num_batches_tracked: a count."""
 
     ranks: ClassVar[tuple[int, ...]]
@@ -59,7 +59,7 @@ class _Channels(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def _check(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         if not isinstance(input, Tensor):
             raise TypeError(f"{type(self).__name__}: input is a tensor, not {type(input).__name__}")
         if input.ndim not in self.ranks:
@@ -73,7 +73,7 @@ class _Channels(Module):
         )
 
 
-class _BatchNorm(_Channels):
+class _BatchNorm(_NormBase):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, device: Any = None, dtype: Any = None, *, bias: bool = True,
@@ -81,7 +81,7 @@ class _BatchNorm(_Channels):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check(input)
+        self._check_input_dim(input)
         mean, var = self.running_mean, self.running_var
         momentum: Any = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
@@ -155,7 +155,7 @@ class SyncBatchNorm(_BatchNorm):
         return module
 
 
-class _InstanceNorm(_Channels):
+class _InstanceNorm(_NormBase):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
         track_running_stats: bool = False, device: Any = None, dtype: Any = None, *, bias: bool = True,
@@ -163,7 +163,7 @@ class _InstanceNorm(_Channels):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check(input)
+        self._check_input_dim(input)
         single = input.ndim == self.ranks[0]
         dim = input.ndim - self.ranks[0]
         if input.shape[dim] != self.num_features and self.affine:
@@ -192,7 +192,7 @@ class InstanceNorm3d(_InstanceNorm):
     ranks = (4, 5)
 
 
-class _LazyNorm(Lazy, _Channels):
+class _LazyNormBase(LazyModuleMixin, _NormBase):
     """A norm that learns num_features from its first input. The arguments are those of the class it becomes, without the first."""
 
     def __init__(self, *args: Any, device: Any = None, dtype: Any = None, **kwargs: Any) -> None:
@@ -205,7 +205,7 @@ class _LazyNorm(Lazy, _Channels):
                 setattr(self, name, UninitializedBuffer(device=device, dtype=dtype))
 
     def initialize_parameters(self, input: Tensor) -> None:
-        self._check(input)
+        self._check_input_dim(input)
         single = isinstance(self, _InstanceNorm) and input.ndim == self.ranks[0]
         self.num_features = input.shape[0 if single else 1]
         for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
@@ -214,40 +214,40 @@ class _LazyNorm(Lazy, _Channels):
         self.reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
     """A BatchNorm1d that learns num_features from its first input."""
 
-    becomes = BatchNorm1d
+    cls_to_become = BatchNorm1d
 
 
-class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
     """A BatchNorm2d that learns num_features from its first input."""
 
-    becomes = BatchNorm2d
+    cls_to_become = BatchNorm2d
 
 
-class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
     """A BatchNorm3d that learns num_features from its first input."""
 
-    becomes = BatchNorm3d
+    cls_to_become = BatchNorm3d
 
 
-class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
     """An InstanceNorm1d that learns num_features from its first input."""
 
-    becomes = InstanceNorm1d
+    cls_to_become = InstanceNorm1d
 
 
-class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
     """An InstanceNorm2d that learns num_features from its first input."""
 
-    becomes = InstanceNorm2d
+    cls_to_become = InstanceNorm2d
 
 
-class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
     """An InstanceNorm3d that learns num_features from its first input."""
 
-    becomes = InstanceNorm3d
+    cls_to_become = InstanceNorm3d
 
 
 class LayerNorm(Module):
@@ -342,9 +342,7 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
-class LocalResponseNorm(Module):
-    """x / (k + alpha / size * sum of squares over `size` neighbouring channels)^beta (Krizhevsky et al., 2012)."""
-
+class _OverChannels(Module):
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
@@ -356,8 +354,9 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-class CrossMapLRN2d(LocalResponseNorm):
-    """PyTorch's older name for LocalResponseNorm, with k first 1."""
+class LocalResponseNorm(_OverChannels):
+    """x / (k + alpha / size * sum of squares over `size` neighbouring channels)^beta (Krizhevsky et al., 2012)."""
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
-        super().__init__(size, alpha, beta, k)
+
+class CrossMapLRN2d(_OverChannels):
+    """PyTorch's older name for LocalResponseNorm."""

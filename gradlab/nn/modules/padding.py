@@ -31,7 +31,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     mode = "constant"
 
     def __init__(self, padding: int | Sequence[int], value: float) -> None:
@@ -42,99 +42,112 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class _ZeroPad(_ConstantPad):
-    def __init__(self, padding: int | Sequence[int]) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
+class _ReflectionPadNd(_Pad):
+    mode = "reflect"
 
 
-class ConstantPad1d(_ConstantPad):
+class _ReplicationPadNd(_Pad):
+    mode = "replicate"
+
+
+class _CircularPadNd(_Pad):
+    mode = "circular"
+
+
+class ConstantPad1d(_ConstantPadNd):
     """Padded with `value`: (*, L)."""
 
     dims = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Padded with `value`: (*, H, W)."""
 
     dims = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Padded with `value`: (*, D, H, W)."""
 
     dims = 3
 
 
-class ZeroPad1d(_ZeroPad):
+class ZeroPad1d(ConstantPad1d):
     """Padded with zeros: (*, L)."""
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__(padding, 0.0)
+
+    extra_repr = _Pad.extra_repr
+
+
+class ZeroPad2d(ConstantPad2d):
+    """Padded with zeros: (*, H, W)."""
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__(padding, 0.0)
+
+    extra_repr = _Pad.extra_repr
+
+
+class ZeroPad3d(ConstantPad3d):
+    """Padded with zeros: (*, D, H, W)."""
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__(padding, 0.0)
+
+    extra_repr = _Pad.extra_repr
+
+
+class ReflectionPad1d(_ReflectionPadNd):
+    """Padded with a reflection that does not repeat the edge: (*, L)."""
 
     dims = 1
 
 
-class ZeroPad2d(_ZeroPad):
-    """Padded with zeros: (*, H, W)."""
+class ReflectionPad2d(_ReflectionPadNd):
+    """Padded with a reflection that does not repeat the edge: (*, H, W)."""
 
     dims = 2
 
 
-class ZeroPad3d(_ZeroPad):
-    """Padded with zeros: (*, D, H, W)."""
+class ReflectionPad3d(_ReflectionPadNd):
+    """Padded with a reflection that does not repeat the edge: (*, D, H, W)."""
 
     dims = 3
 
 
-class ReflectionPad1d(_Pad):
-    """Padded with a reflection that does not repeat the edge: (*, L)."""
-
-    dims, mode = 1, "reflect"
-
-
-class ReflectionPad2d(_Pad):
-    """Padded with a reflection that does not repeat the edge: (*, H, W)."""
-
-    dims, mode = 2, "reflect"
-
-
-class ReflectionPad3d(_Pad):
-    """Padded with a reflection that does not repeat the edge: (*, D, H, W)."""
-
-    dims, mode = 3, "reflect"
-
-
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Padded with copies of the edge: (*, L)."""
 
-    dims, mode = 1, "replicate"
+    dims = 1
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Padded with copies of the edge: (*, H, W)."""
 
-    dims, mode = 2, "replicate"
+    dims = 2
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Padded with copies of the edge: (*, D, H, W)."""
 
-    dims, mode = 3, "replicate"
+    dims = 3
 
 
-class CircularPad1d(_Pad):
+class CircularPad1d(_CircularPadNd):
     """Padded with what comes round from the other end: (*, L)."""
 
-    dims, mode = 1, "circular"
+    dims = 1
 
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPadNd):
     """Padded with what comes round from the other end: (*, H, W)."""
 
-    dims, mode = 2, "circular"
+    dims = 2
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPadNd):
     """Padded with what comes round from the other end: (*, D, H, W)."""
 
-    dims, mode = 3, "circular"
+    dims = 3

@@ -37,11 +37,20 @@ def _copies(module: Module, count: int) -> ModuleList:
 
 
 class _Layer(Module):
-    """The feed-forward half of a layer, which encoder and decoder share. Subclasses make their modules in PyTorch's order."""
+    """What encoder and decoder layers share: blocks of PyTorch's names, which subclasses put others in the place of. Subclasses make
+    their modules in PyTorch's order."""
 
+    self_attn: MultiheadAttention
     linear1: Linear
     linear2: Linear
     dropout: Dropout
+    dropout1: Dropout
+
+    def _sa_block(self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False) -> Tensor:
+        found = self.self_attn(
+            x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, need_weights=False, is_causal=is_causal
+        )
+        return self.dropout1(found[0])
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.linear2(self.dropout(self.activation(self.linear1(x))))
@@ -74,14 +83,13 @@ class TransformerEncoderLayer(_Layer):
         """src: (S, N, d_model), or (N, S, d_model) if batch_first. Masks as for MultiheadAttention."""
         x = src
         if self.norm_first:
-            y, x = add_norm(self.norm2, x, self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal))
-            return x + self.dropout2(self._feed_forward(y))
-        x, _ = add_norm(self.norm1, x, self._attend(x, src_mask, src_key_padding_mask, is_causal))
-        return add_norm(self.norm2, x, self.dropout2(self._feed_forward(x)))[0]
+            y, x = add_norm(self.norm2, x, self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal=is_causal))
+            return x + self._ff_block(y)
+        x, _ = add_norm(self.norm1, x, self._sa_block(x, src_mask, src_key_padding_mask, is_causal=is_causal))
+        return add_norm(self.norm2, x, self._ff_block(x))[0]
 
-    def _attend(self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
-        found = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)
-        return self.dropout1(found[0])
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout2(self._feed_forward(x))
 
 
 class TransformerDecoderLayer(_Layer):
@@ -116,26 +124,30 @@ class TransformerDecoderLayer(_Layer):
         """tgt: (T, N, d_model), memory: (S, N, d_model), with N first if batch_first. Masks as for MultiheadAttention."""
 
         def own(x: Tensor) -> Tensor:
-            found = self.self_attn(
-                x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal, need_weights=False
-            )
-            return self.dropout1(found[0])
+            return self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
 
         def other(x: Tensor) -> Tensor:
-            found = self.multihead_attn(
-                x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask, is_causal=memory_is_causal,
-                need_weights=False,
-            )  # fmt: skip
-            return self.dropout2(found[0])
+            return self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
 
         x = tgt
         if self.norm_first:
             y, x = add_norm(self.norm2, x, own(self.norm1(x)))
             y, x = add_norm(self.norm3, x, other(y))
-            return x + self.dropout3(self._feed_forward(y))
+            return x + self._ff_block(y)
         x, _ = add_norm(self.norm1, x, own(x))
         x, _ = add_norm(self.norm2, x, other(x))
-        return add_norm(self.norm3, x, self.dropout3(self._feed_forward(x)))[0]
+        return add_norm(self.norm3, x, self._ff_block(x))[0]
+
+    def _mha_block(
+        self, x: Tensor, mem: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
+    ) -> Tensor:
+        found = self.multihead_attn(
+            x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False
+        )
+        return self.dropout2(found[0])
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout3(self._feed_forward(x))
 
 
 class TransformerEncoder(Module):

@@ -98,7 +98,7 @@ class _Writer:
         found: dict[str, Any] = {"tensor": self._array(content, path)}
         if content.dtype == COMPLEX128:  # which safetensors lacks: its parts, as `view_as_real` gives them
             found["complex"] = True
-        if value.requires_grad and value.is_leaf:
+        if value.requires_grad:
             found["requires_grad"] = True
         if device.type != "cpu":
             found["device"] = str(device)

@@ -111,8 +111,6 @@ class _Writer(_Pickler):  # type: ignore[misc]
             return _SPARSE, (tensor.layout, _parts(tensor.detach()))
         if tensor.device.type == "meta":
             return _META, (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad)
-        if not tensor.is_leaf:
-            tensor = tensor.detach()
         array = tensor._array
         try:
             backend = dispatch.backend_of(array)
