@@ -247,9 +247,10 @@ def refused(module: str) -> str:
 
 
 # What the files of PyTorch's layers import, and scripts take from there.
-_IMPORTED = frozenset(
-    ["Module", "Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "Tensor", "Size", "LazyModuleMixin", "PackedSequence", "F", "init"]
-)
+_IMPORTED = frozenset({
+    "Module", "Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "Tensor", "Size", "LazyModuleMixin", "PackedSequence",
+    "F", "init",
+})  # fmt: skip
 
 
 def sources(module: str, name: str) -> tuple[str, ...]:
