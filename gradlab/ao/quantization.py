@@ -131,7 +131,7 @@ def _applied(layer: Any, x: Tensor, weight: Tensor) -> Tensor:
         return F.linear(x, weight, layer.bias)
     padding = layer.padding
     if layer.padding_mode != "zeros":
-        x, padding = F.pad(x, layer._ends, layer.padding_mode), 0
+        x, padding = F.pad(x, layer._reversed_padding_repeated_twice, layer.padding_mode), 0
     convolve: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[layer.dims]
     found: Tensor = convolve(x, weight, layer.bias, layer.stride, padding, layer.dilation, layer.groups)
     return found
@@ -204,7 +204,7 @@ class QuantizedWeight(Around):
             padding = layer.padding
             if layer.padding_mode != "zeros" or isinstance(padding, str):
                 mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-                wide, padding = F.pad(wide, layer._ends, mode), (0,) * layer.dims
+                wide, padding = F.pad(wide, layer._reversed_padding_repeated_twice, mode), (0,) * layer.dims
             alone = wide.ndim == layer.dims + 1
             geometry = {"stride": layer.stride, "padding": padding, "dilation": layer.dilation, "groups": layer.groups}
             wide = wide.unsqueeze(0) if alone else wide
