@@ -1,4 +1,6 @@
-"""Datasets, samplers and loaders say the type of their samples, as annotations and as base classes."""
+"""Datasets, samplers and loaders say the type of their samples, as annotations and as base classes; samples of several kinds."""
+
+import pytest
 
 import gradlab as gl
 from gradlab.utils import data
@@ -19,3 +21,11 @@ def test_classes_say_what_their_samples_are():
 
     loader: data.DataLoader[gl.Tensor] = data.DataLoader[gl.Tensor](Squares(), batch_size=3)
     assert [batch.tolist() for batch in loader] == [[0, 1, 4]]
+
+
+@pytest.mark.parametrize(
+    "batch", [[gl.ones(2), None], [(1, 2), 3], [[1], None], [(gl.ones(1), 2), (None, 3)], [{"a": gl.ones(1)}, {"a": 2}]]
+)
+def test_samples_of_different_kinds_are_named(batch):
+    with pytest.raises(TypeError, match=r"default_collate: .*sample 0 of the batch is a .*, sample 1 a "):
+        next(iter(data.DataLoader(batch, 2)))

@@ -73,6 +73,13 @@ def _stack(tensors: list[Tensor]) -> Tensor:
     return stack(tensors)
 
 
+def _different(batch: Sequence[Any], where: str) -> TypeError:
+    """What is said of a batch whose samples are not of one kind."""
+    other = next((i for i, sample in enumerate(batch) if type(sample) is not type(batch[0])), 0)
+    kinds = f"sample 0 of the batch is a {type(batch[0]).__name__}, sample {other} a {type(batch[other]).__name__}"
+    return TypeError(f"default_collate: {f'entry {where}: ' if where else ''}{kinds}; pass a collate_fn of your own")
+
+
 def _collate(batch: Sequence[Any], join: Stack, where: str) -> Any:
     first = batch[0]
     if is_pillow(first):
@@ -84,6 +91,8 @@ def _collate(batch: Sequence[Any], join: Stack, where: str) -> Any:
             return join([from_numpy(np.asarray(x)) for x in batch])
     except ShapeError as error:
         raise ShapeError(f"default_collate: {f'entry {where}: ' if where else ''}{error}") from None
+    except AttributeError:
+        raise _different(batch, where) from None
     if isinstance(first, float):
         return tensor(batch, dtype="float64")
     if isinstance(first, int):
@@ -94,6 +103,8 @@ def _collate(batch: Sequence[Any], join: Stack, where: str) -> Any:
         found = {key: _collate([sample[key] for sample in batch], join, f"{where}[{key!r}]") for key in first}
         return _rebuilt(first, found)
     if isinstance(first, Sequence):
+        if not all(isinstance(sample, Sequence) for sample in batch):
+            raise _different(batch, where)
         sizes = [len(sample) for sample in batch]
         if len(set(sizes)) > 1:
             other = next(i for i, n in enumerate(sizes) if n != sizes[0])
