@@ -1,6 +1,7 @@
 // C = A B (+ bias) with float32 (float64) accumulation: any strides, any batch, a K of two levels. Correct on every GPU and deterministic;
 // the fast products are cuBLASLt's.
 #include "fault.cuh"
+#include "second_place.cuh"
 
 namespace gradlab {
 
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(256, LEAST_BLOCKS<S>) gemm(const S* __restrict
     typedef typename Compute<S>::type T;
     const long long columns = (shape.n + 63) / 64;
     const long long row0 = blockIdx.x / columns * 64, column0 = blockIdx.x % columns * 64;
-    long long rest = blockIdx.y + static_cast<long long>(blockIdx.z) * gridDim.y;
+    long long rest = second_place();
     long long a_at = 0, b_at = 0, c_at = 0;
 #pragma unroll
     for (int d = 0; d < 4; ++d) {
@@ -120,13 +121,14 @@ struct GroupedShape {
 
 // Products of parts: group g has the rows of A and C (BETWEEN: the numbers of k) from ends[g - 1] (0 for the first) to ends[g]. Rows beyond the last
 // group are zeros. A block for each tile of 64 x 64 of a group; blockIdx.x: the tile, of all rows' tiles and those that groups begin anew
-// (BETWEEN: of one result, and blockIdx.y the group).
+// (BETWEEN: of one result, and the group is the second place).
 template <class S, bool BETWEEN>
 __global__ void __launch_bounds__(256) grouped_gemm(const S* __restrict__ a, const S* __restrict__ b, const int* __restrict__ ends, S* __restrict__ c,
                                                     FaultWord* fault, int64 site, const GroupedShape shape) {
     typedef typename Compute<S>::type T;
     const long long columns = (shape.n + 63) / 64, column0 = blockIdx.x % columns * 64, size = BETWEEN ? shape.k : shape.m;
-    long long tile = blockIdx.x / columns, group = BETWEEN ? blockIdx.y : 0, begin = 0, end = 0;
+    long long tile = blockIdx.x / columns, group = BETWEEN ? second_place() : 0, begin = 0, end = 0;
+    if (BETWEEN && group >= shape.groups) return;
     if (BETWEEN && group) begin = ends[group - 1];
     for (;; ++group) {
         end = group < shape.groups ? ends[group] : size;

@@ -2,6 +2,7 @@
 // order of the sources: no float atomics.
 #include "fault.cuh"
 #include "reduce.cuh"
+#include "second_place.cuh"
 
 namespace gradlab {
 
@@ -45,8 +46,8 @@ __global__ void __launch_bounds__(128) add_rows(const S* __restrict__ x, const i
     typedef typename Compute<S>::type T;
     const int lane = threadIdx.x & 31;
     const int64 target = static_cast<int64>(blockIdx.x) * 4 + (threadIdx.x >> 5);
-    const int64 column = static_cast<int64>(blockIdx.y) * 32 + lane;
-    if (target >= targets) return;  // the whole warp
+    const int64 column = second_place() * 32 + lane;
+    if (target >= targets || column - lane >= width) return;  // the whole warp
     const bool inside = column < width;
     T total = T(0);
     if (x && inside) total = load(x[target * width + column]);

@@ -1,6 +1,7 @@
 // Products of a sparse matrix, given by its entries, with dense ones. Each number of a result is a sum in an order that the matrix alone decides, without
 // atomics, so that two runs give the same bits. Places are trusted: they are looked at where a sparse tensor is made.
 #include "rows.cuh"
+#include "second_place.cuh"
 
 namespace gradlab {
 
@@ -26,7 +27,7 @@ __device__ __forceinline__ void sum_rows(const S* __restrict__ values, const S* 
     put<V>(y + first, total);
 }
 
-// y[row, :] for a row by each team of `lanes` neighbouring threads, a power of two; blockIdx.y: which columns. packed: they are read several at a time.
+// y[row, :] for a row by each team of `lanes` neighbouring threads, a power of two; the second place: which columns. packed: they are read several at a time.
 template <class S>
 __global__ void __launch_bounds__(128) spmm(const S* __restrict__ values, const S* __restrict__ dense, const int64* __restrict__ col,
                                             const int64* __restrict__ starts, const int64* __restrict__ order, S* __restrict__ y, int64 width,
@@ -34,7 +35,7 @@ __global__ void __launch_bounds__(128) spmm(const S* __restrict__ values, const 
     constexpr int V = pack_size<S>(4);
     const int lane = threadIdx.x & (static_cast<int>(lanes) - 1), teams = 128 / static_cast<int>(lanes);
     const int64 row = static_cast<int64>(blockIdx.x) * teams + threadIdx.x / static_cast<int>(lanes);
-    const int64 first = (blockIdx.y * lanes + lane) * (packed ? V : 1);
+    const int64 first = (second_place() * lanes + lane) * (packed ? V : 1);
     if (row >= rows || first >= width) return;
     if (packed) sum_rows<V>(values, dense, col, order, y + row * width, starts[row], starts[row + 1], first, width);
     else sum_rows<1>(values, dense, col, order, y + row * width, starts[row], starts[row + 1], first, width);

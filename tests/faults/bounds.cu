@@ -57,6 +57,25 @@ extern "C" __global__ void misaligned_load(const float* x, float* y) {
     reinterpret_cast<float4*>(y)[threadIdx.x] = reinterpret_cast<const float4*>(x + 1)[threadIdx.x];  // planted: x
 }
 
+// The processor here would stop at none of these, since nothing moves 16 bytes at once, or what it moves may lie anywhere.
+struct alignas(16) Four {
+    float item[4];
+};
+extern "C" __global__ void misaligned_parts(const float* x, float* y) {
+    const Four four = *reinterpret_cast<const Four*>(x + 1);  // misaligned_parts's
+    y[threadIdx.x] = four.item[0] + four.item[3];
+}
+
+extern "C" __global__ void misaligned_write(const float* x, float* y) {
+    reinterpret_cast<double*>(y + 1)[threadIdx.x] = x[threadIdx.x];  // misaligned_write's
+}
+
+extern "C" __global__ void misaligned_shared(const float* x, float* y) {
+    __shared__ alignas(16) float work[64];
+    reinterpret_cast<float2*>(work + 3)[threadIdx.x] = make_float2(x[threadIdx.x], 1.0f);  // misaligned_shared's
+    y[threadIdx.x] = work[3];
+}
+
 extern "C" __global__ void null_pointer(float* y, const int* where) { y[threadIdx.x] = float(*where); }
 
 extern "C" __global__ void division(int* y, int by) { y[threadIdx.x] = 1000 / by; }

@@ -17,6 +17,7 @@ from gradlab.dtype import immediate, wide
 from gradlab.spec import Spec, count as elements
 
 THREADS = 256
+MOST_ROWS = 32768  # of a grid's second dimension; the hardware has 65,535
 TURNED = 16  # rows and columns from which a copy goes through tiles
 WORD_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
@@ -46,8 +47,9 @@ class Work:
         return found
 
     def launch(self, function: Function, blocks: int, threads: int, *values: Any, rows: int = 1, shared: int = 0) -> None:
-        """Launch `blocks` x `rows` blocks. Values: arrays (their address), None (a null pointer), ints (int64), bytes, NumPy scalars."""
-        self.launch_grid(function, (blocks, rows, 1), threads, *values, shared=shared)
+        """Launch `blocks` x `rows` blocks; the kernel asks `second_place` where there may be more rows than a grid has. Values: arrays (their address), None (a null pointer), ints (int64), bytes, NumPy scalars."""
+        high = min(rows, MOST_ROWS)
+        self.launch_grid(function, (blocks, high, -(-rows // high)), threads, *values, shared=shared)
 
     def launch_grid(self, function: Function, grid: tuple[int, int, int], threads: int, *values: Any, shared: int = 0) -> None:
         """The same for a grid of three dimensions."""

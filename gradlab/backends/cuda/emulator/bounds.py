@@ -1,7 +1,8 @@
-"""Which bytes kernels may touch: a shadow byte for every eight bytes of memory, as in Serebryany, Bruening, Potapenko and Vyukov,
+"""Which bytes kernels may touch, and at which addresses: a shadow byte for every eight bytes of memory, as in Serebryany, Bruening, Potapenko and Vyukov,
 "AddressSanitizer: a fast address sanity checker" (2012).
 
 GNU's compiler puts a check of the shadow before every access of a kernel; what lies around arrays and shared memory is forbidden there.
+Another check is of addresses: a GPU stops at one that is no multiple of what its type asks for, the processor here at few of them.
 Nothing has to be in the process from its start, as a sanitizer has: the shadow is a stretch of addresses that costs memory only where
 something is forbidden. On x86-64 Linux; GRADLAB_EMULATOR_BOUNDS=off leaves the checks out.
 """
@@ -23,6 +24,7 @@ _FORBIDDEN = 0xFA
 _FLAGS = (
     "-fsanitize=kernel-address", f"-fasan-shadow-offset={SHADOW:#x}", "--param=asan-instrumentation-with-call-threshold=2147483647",
     "--param=asan-stack=0", "--param=asan-globals=0",
+    "-fsanitize=alignment", "-fno-sanitize-recover=alignment",
 )  # fmt: skip
 
 

@@ -85,6 +85,24 @@ def runtime_library(sanitize: str) -> Path:
     return target
 
 
+def runtime_header(flags: tuple[str, ...]) -> Path | None:
+    """What stands before every program, in GNU's compiler's own form (to read it as text is most of what building a small kernel takes), built if
+    it is not in the cache; None for other compilers, and where this one makes none. flags: those of the program."""
+    found = toolchain.compiler()
+    if found.is_zig or "clang" in found.version:
+        return None
+    target = toolchain.cache_directory() / f"header-{toolchain.digest(_native_text(), *flags)}.h.gch"
+    if not intact(target):
+        with toolchain.Workshop(target) as workshop:
+            made = workshop.directory / target.name
+            try:
+                toolchain.run([*flags, "-I", NATIVE, "-x", "c++-header", NATIVE / "runtime.h", "-o", made], "the emulator's header")
+                workshop.deliver(made)
+            except CompileError:
+                return None
+    return target.with_suffix("")  # which the compiler looks for as well
+
+
 def program_library(
     source: str, names: Sequence[str], label: str, include: Sequence[Path], sanitize: str, races: bool = False
 ) -> Path:
@@ -127,14 +145,23 @@ class _Attempt:
 
     def build(self) -> Path:
         """Preprocess, rewrite, compile and link. The library appears in the cache when it is whole."""
+        header = runtime_header(tuple(self._flags))
+        if header is not None:
+            try:
+                return self._build(["-fpch-preprocess"], header)
+            except CompileError:  # a mistake in the kernel, which is said once more; or the header can not be used here
+                pass
+        return self._build([], NATIVE / "runtime.h")
+
+    def _build(self, more: list[str], header: Path) -> Path:
         runtime = runtime_library(self._sanitize)
         with toolchain.Workshop(self.target) as workshop:
             scratch = workshop.directory
             original = scratch / "program.cpp"
             original.write_text(self._text, encoding="utf-8")
             # Debug information names the label as it is, not as a file in the directory of this build.
-            flags = [*self._flags, f"-fdebug-prefix-map={scratch}=."]
-            preprocessed = toolchain.run([*flags, *self._searched, "-include", NATIVE / "runtime.h", "-E", original], self._label, scratch)
+            flags = [*self._flags, *more, f"-fdebug-prefix-map={scratch}=."]
+            preprocessed = toolchain.run([*flags, *self._searched, "-include", header, "-E", original], self._label, scratch)
             rewritten = scratch / "program.ii"
             rewritten.write_text(rewrite_clusters(rewrite_shared(preprocessed)), encoding="utf-8")
             made = scratch / self.target.name

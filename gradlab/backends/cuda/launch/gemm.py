@@ -47,18 +47,8 @@ def product(
     )  # fmt: skip
     stride = 0 if bias is None or bias.size == 1 else element_strides(bias)[-1]
     tiles = -(-m // 64) * -(-n // 64)
-    rows = min(number, 32768)
-    work.launch_grid(
-        work.kernel("gemm.cu", "gemm", a.array.dtype, c.dtype),
-        (tiles, rows, -(-number // rows)),
-        256,
-        a.array,
-        b.array,
-        bias,
-        c,
-        stride,
-        shape,
-    )
+    function = work.kernel("gemm.cu", "gemm", a.array.dtype, c.dtype)
+    work.launch(function, tiles, 256, a.array, b.array, bias, c, stride, shape, rows=number)
 
 
 def matmul(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:

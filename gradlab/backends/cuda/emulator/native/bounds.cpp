@@ -72,3 +72,21 @@ GRADLAB_REPORTS(store, "a write")
 GRADLAB_NOTHING(__asan_handle_no_return)
 GRADLAB_NOTHING(__asan_before_dynamic_init, const char*)
 GRADLAB_NOTHING(__asan_after_dynamic_init)
+
+// The same for addresses that are no multiple of what a type asks for: what the compiler knows of the access, in its own layout.
+struct GradlabAccess {
+    const char* file;
+    unsigned line, column;
+    const struct {
+        unsigned short kind, information;
+        char name[1];
+    }* type;
+    unsigned char alignment, kind;  // the logarithm to base 2; 1 and more stores apart from the rest
+};
+extern "C" __attribute__((visibility("default"), noreturn)) void __ubsan_handle_type_mismatch_v1_abort(const GradlabAccess* access, const char* address) {
+    const gradlab_emulator::Site site{access->file, int(access->line), 0};
+    const int wanted = 1 << access->alignment, over = int(reinterpret_cast<uint64_t>(address) % wanted);
+    gradlab_emulator::fail(&site, gradlab_emulator::scheduler.current, "a misaligned access: %s lies at multiples of %d bytes, not %d beyond one",
+                           access->type->name, wanted, over);
+    for (;;) gradlab_emulator::to_scheduler();
+}
