@@ -1,7 +1,7 @@
 """Launches of more blocks beside each other than a grid's second dimension holds: 65,535 on every GPU.
 
-A product of 70,000 groups, or a sum into rows of three million numbers, is refused there as an invalid argument. The limit is made small here, for
-the emulated GPU as well, so that a few blocks are many.
+A product of 70,000 groups, or a sum into rows of three million numbers, is refused there as an invalid argument. The limit is made small
+here, for the emulated GPU as well, so that a few blocks are many.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def sparse():
 
 CALLS = {
     "sums into wide rows": (gl.index_add, lambda: (numbers(5, 300), 0, gl.tensor([1, 3, 1, 4]), numbers(4, 300))),
-    "many right sides": (lambda a, b: gl.linalg.solve_triangular(a, b, upper=True), lambda: (numbers(3, 3).triu() + 3 * gl.eye(3), numbers(3, 300))),
+    "many right sides": (
+        lambda a, b: gl.linalg.solve_triangular(a, b, upper=True),
+        lambda: (numbers(3, 3).triu() + 3 * gl.eye(3), numbers(3, 300)),
+    ),
     "a batch of products": (lambda a, b: (a.long() @ b.long()).to(gl.int32), lambda: (10 * numbers(7, 3, 4), 10 * numbers(7, 4, 5))),
     "a sparse matrix times a wide one": (lambda a, b: a @ b, lambda: (sparse(), numbers(8, 1001))),
     "sums of groups": (

@@ -47,14 +47,15 @@ def test_a_read_beside_an_array(name, size):
         assert (found.file, found.line) == ("bounds.cu", line_of("bounds.cu", f"{name}'s"))
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("misaligned_load", 16), ("misaligned_parts", 16), ("misaligned_write", 8), ("misaligned_shared", 8)])
-def test_a_misaligned_access(name, wanted):
-    (kernel,) = planted("bounds.cu", name)
+@pytest.mark.parametrize(("way", "wanted"), [("load", 16), ("parts", 16), ("write", 8), ("shared", 8)])
+def test_a_misaligned_access(way, wanted):
+    (kernel,) = planted("bounds.cu", f"misaligned_{way}")
     if not bounds.flags(""):
         pytest.skip("accesses are not checked on this machine")
     found = fault(kernel, (1,), (4,), guarded((64,), "float32"), guarded((64,), "float32"))
     assert "a misaligned access: " in found.reason and f"lies at multiples of {wanted} bytes, not 4 beyond one" in found.reason
-    assert found.thread == (0, 0, 0) and (found.file, found.line) == ("bounds.cu", line_of("bounds.cu", "(x + 1)[" if "load" in name else f"{name}'s"))
+    line = line_of("bounds.cu", "(x + 1)[" if way == "load" else f"misaligned_{way}'s")
+    assert found.thread == (0, 0, 0) and (found.file, found.line) == ("bounds.cu", line)
 
 
 def test_a_read_beside_shared_memory():

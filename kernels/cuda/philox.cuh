@@ -72,11 +72,11 @@ struct Stream {
     }
 };
 
-// Write N neighbouring values of a thread in the widest accesses; fewer at the end of the array.
+// Write N neighbouring values of a thread in the widest accesses; one by one at the end of the array, and where it does not begin at a multiple of them.
 template <class S, int N>
 __device__ __forceinline__ void write(S* __restrict__ y, int64 first, int64 count, const S (&value)[N]) {
     constexpr int width = N * sizeof(S) < 16 ? N : 16 / static_cast<int>(sizeof(S));
-    if (first + N <= count) {
+    if (first + N <= count && reinterpret_cast<Word64>(y) % sizeof(Pack<S, width>) == 0) {
 #pragma unroll
         for (int i = 0; i < N; i += width) {
             Pack<S, width> pack;

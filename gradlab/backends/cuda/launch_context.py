@@ -47,7 +47,10 @@ class Work:
         return found
 
     def launch(self, function: Function, blocks: int, threads: int, *values: Any, rows: int = 1, shared: int = 0) -> None:
-        """Launch `blocks` x `rows` blocks; the kernel asks `second_place` where there may be more rows than a grid has. Values: arrays (their address), None (a null pointer), ints (int64), bytes, NumPy scalars."""
+        """Launch `blocks` x `rows` blocks; a kernel asks `second_place` where there may be more rows than a grid has.
+
+        Values: arrays (their address), None (a null pointer), ints (int64), bytes, NumPy scalars.
+        """
         high = min(rows, MOST_ROWS)
         self.launch_grid(function, (blocks, high, -(-rows // high)), threads, *values, shared=shared)
 

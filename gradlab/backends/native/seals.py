@@ -19,7 +19,7 @@ from gradlab.backends.cuda.driver import CompileError
 
 _MARK = b"gradlab\0"  # what a library of ours ends with, before the SHA-256 of all that comes before
 _ELF = b"\x7fELF"
-_LIBRARIES = (_ELF, b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"gpch")  # how those of Linux and macOS begin, and GNU's headers in its own form
+_LIBRARIES = (_ELF, b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"gpch")  # of Linux, macOS; a header as GNU keeps it
 _KEY = "sha256"
 _intact: set[Path] = set()  # libraries that were looked at
 

@@ -46,9 +46,9 @@ def _gathered(work: Work, x: Any, order: list[int]) -> Any:
 
 
 def _run(work: Work, plan: Plan, source: Any, order: list[int], target: Any, inverse: bool) -> None:
-    """Of a contiguous source in the given order of dimensions, into the target in its own order."""
+    """Of a contiguous source in the given order of dimensions, into the target in its own order; the library writes to aligned memory only."""
     to = target
-    if order != sorted(order):
+    if order != sorted(order) or work.pointer(target) % 16:
         to = work.empty(tuple([target.shape[d] for d in order]), target.dtype)
     plan.run(work.pointer(source), work.pointer(to), inverse)
     if to is not target:

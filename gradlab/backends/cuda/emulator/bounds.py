@@ -1,5 +1,5 @@
-"""Which bytes kernels may touch, and at which addresses: a shadow byte for every eight bytes of memory, as in Serebryany, Bruening, Potapenko and Vyukov,
-"AddressSanitizer: a fast address sanity checker" (2012).
+"""Which bytes kernels may touch, and at which addresses: a shadow byte for every eight bytes of memory, as in Serebryany, Bruening,
+Potapenko and Vyukov, "AddressSanitizer: a fast address sanity checker" (2012).
 
 GNU's compiler puts a check of the shadow before every access of a kernel; what lies around arrays and shared memory is forbidden there.
 Another check is of addresses: a GPU stops at one that is no multiple of what its type asks for, the processor here at few of them.

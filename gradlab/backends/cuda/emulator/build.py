@@ -86,8 +86,8 @@ def runtime_library(sanitize: str) -> Path:
 
 
 def runtime_header(flags: tuple[str, ...]) -> Path | None:
-    """What stands before every program, in GNU's compiler's own form (to read it as text is most of what building a small kernel takes), built if
-    it is not in the cache; None for other compilers, and where this one makes none. flags: those of the program."""
+    """What stands before every program, in the form that GNU's compiler reads at once, built if it is not in the cache: as text it is most
+    of what building a small kernel takes. None for other compilers, and where this one makes none. flags: those of the program."""
     found = toolchain.compiler()
     if found.is_zig or "clang" in found.version:
         return None

@@ -203,6 +203,9 @@ def plan(
             joined = 0
             for address in addresses:
                 joined |= address
+            if outs is not None:
+                for given in outs:
+                    joined |= pointer(given)
             if joined & 15:
                 return otherwise(inputs, outs, now)
         made = list(map(operator.call, makers)) if outs is None else [*outs, *map(operator.call, scratch)]

@@ -1,0 +1,52 @@
+"""Operands and results that begin anywhere: a GPU stops at a vector access that is no multiple of its size, and a plan that was made for
+aligned memory is used again for other memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab import ops
+
+from samples import SAMPLES
+from test_cuda_rows import FIRST, close, on, run
+
+KNOWN = "softmax layer_norm sum add dropout embedding_add max_pool2d cumsum index linear random_uniform irfft".split()
+
+
+def beside(x):
+    """An array as a tensor on the GPU that begins one element behind the start of its memory."""
+    flat = np.concatenate([np.zeros(1, x.dtype), np.ascontiguousarray(x).reshape(-1)])
+    return gl.tensor(flat, device="cuda")[1:].view(x.shape)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in KNOWN else pytest.mark.whole) for n, _ in FIRST])
+def test_inputs_that_begin_one_element_late(cuda, name):
+    for sample in SAMPLES[name]:
+        if not any(isinstance(x, np.ndarray) for x in sample.inputs):
+            continue
+        want = run(name, on("cpu", sample.inputs), sample.params)
+        for tensors in (on("cuda", sample.inputs), [beside(x) if isinstance(x, np.ndarray) else x for x in sample.inputs]):
+            for got, expected in zip(run(name, tensors, sample.params), want, strict=True):  # the plan is that of the call before
+                close(got, expected, "float32", name)
+
+
+PREPARED = [n for n, _ in FIRST if not ops.ROWS[n].view and not ops.ROWS[n].dynamic]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in KNOWN else pytest.mark.whole) for n in PREPARED])
+def test_results_that_begin_one_element_late(cuda, name):
+    """A prepared plan (what compiled programs run) writes where it is told to, whatever it was first shown."""
+    sample = SAMPLES[name][0]
+    if not any(isinstance(x, np.ndarray) for x in sample.inputs):
+        pytest.skip("no inputs")
+    want = run(name, on("cpu", sample.inputs), sample.params)
+    inputs = [x._array if isinstance(x, gl.Tensor) else x for x in on("cuda", sample.inputs)]
+    plan = cuda.prepared(ops.ROWS[name], inputs, sample.params)
+    for late in (0, 0, 1, 0):
+        rooms = [gl.zeros(w.numel() + late, device="cuda", dtype=w.dtype)[late:].view(w.shape) for w in want]
+        plan(inputs, [room._array for room in rooms])
+        for got, expected in zip(rooms, want, strict=True):
+            close(got, expected, "float32", name)
