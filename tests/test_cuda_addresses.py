@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_cuda_rows import FIRST, close, on, run
 
 import gradlab as gl
 from gradlab import ops
 
 from samples import SAMPLES
-from test_cuda_rows import FIRST, close, on, run
 
-KNOWN = "softmax layer_norm sum add dropout embedding_add max_pool2d cumsum index linear random_uniform irfft".split()
+KNOWN = {
+    "softmax", "layer_norm", "sum", "add", "dropout", "embedding_add", "max_pool2d", "cumsum", "index", "linear", "random_uniform", "irfft",
+}  # fmt: skip
 
 
 def beside(x):

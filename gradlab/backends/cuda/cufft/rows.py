@@ -46,7 +46,7 @@ def _gathered(work: Work, x: Any, order: list[int]) -> Any:
 
 
 def _run(work: Work, plan: Plan, source: Any, order: list[int], target: Any, inverse: bool) -> None:
-    """Of a contiguous source in the given order of dimensions, into the target in its own order; the library writes to aligned memory only."""
+    """Of a contiguous source in the given order of dimensions, into the target in its own order. The library writes to aligned memory."""
     to = target
     if order != sorted(order) or work.pointer(target) % 16:
         to = work.empty(tuple([target.shape[d] for d in order]), target.dtype)
