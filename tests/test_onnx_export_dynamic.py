@@ -9,7 +9,7 @@ import gradlab as gl
 import gradlab.nn.functional as F
 from gradlab import nn
 from gradlab.graph.ir.dims import unknown
-from gradlab.onnx import ExportError, UnsupportedError, export
+from gradlab.onnx import ExportError, ExportWarning, UnsupportedError, export
 
 from onnx_modules import cases
 
@@ -23,6 +23,31 @@ def run(path, **inputs):
 
 def sizes(value):
     return [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
+
+
+def test_a_choice_by_sizes_is_told(tmp_path):
+    def by_size(x):
+        return x * 2 if x.shape[0] > 3 else x * 3
+
+    path = tmp_path / "m.onnx"
+    with pytest.warns(ExportWarning, match="with batch=1 the file does something else than the model"):
+        found = export(by_size, gl.rand(5, 2) + 1, path, dynamic={0: {0: "batch"}})
+    assert found.sizes == ("batch=6",)
+    size, condition = onnx.helper.make_node("Size", ["x"], ["n"]), onnx.helper.make_node("Greater", ["n", "six"], ["more"])
+    branches = [
+        onnx.helper.make_graph(
+            [onnx.helper.make_node(op, ["x", "x"], ["r"])], op, [], [onnx.helper.make_tensor_value_info("r", 1, ["b", 2])]
+        )
+        for op in ("Add", "Mul")
+    ]
+    chosen = onnx.helper.make_node("If", ["more"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    graph = onnx.helper.make_graph(
+        [size, condition, chosen], "g", [onnx.helper.make_tensor_value_info("x", 1, ["b", 2])],
+        [onnx.helper.make_tensor_value_info("y", 1, ["b", 2])], [onnx.helper.make_tensor("six", 7, [], [6])],
+    )  # fmt: skip
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9), str(path))
+    with pytest.warns(ExportWarning, match="with batch=1 the file does something else"):
+        export(gl.onnx.load(path), gl.rand(5, 2) + 3, tmp_path / "again.onnx", dynamic={0: {0: "batch"}})
 
 
 @pytest.mark.parametrize("dynamic", [{"x": {0: "batch"}}, {0: {0: "batch"}}, {"x": ["batch", None]}, {"x": {-2: "batch"}}, [{0: "batch"}]])

@@ -217,7 +217,7 @@ def test_sizes_that_are_inputs_on_a_gpu(kind, value):
 
 @pytest.mark.parametrize(("mode", "how", "by"), [
     ("nearest", "asymmetric", "scales"), ("linear", "half_pixel", "scales"), ("cubic", "half_pixel", "scales"),
-    ("nearest", "half_pixel", "sizes"), ("linear", "align_corners", "sizes"),
+    ("nearest", "half_pixel", "sizes"), ("linear", "align_corners", "sizes"), ("linear", "pytorch_half_pixel", "sizes"),
 ])  # fmt: skip
 def test_images_of_open_sizes_are_resized(mode, how, by, tmp_path):
     """Places are computed from the sizes of the call, not from those that a trace has in their place."""

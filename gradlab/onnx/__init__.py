@@ -5,9 +5,9 @@ The packages onnx and onnxruntime are needed when something is exported, not to 
 
 from __future__ import annotations
 
-from gradlab.onnx.checking import ExportError
+from gradlab.onnx.checking import ExportError, ExportWarning
 from gradlab.onnx.emitter import Unsupported
-from gradlab.onnx.exporting import Exported, ExportWarning, export
+from gradlab.onnx.exporting import Exported, export
 from gradlab.onnx.importing import OnnxLoadError
 from gradlab.onnx.loading import OnnxModel, load
 from gradlab.onnx.lowering import UnsupportedError

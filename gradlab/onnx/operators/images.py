@@ -15,13 +15,13 @@ from gradlab.onnx.importing import Node, given, imports, ints, is_dynamic, read
 _COORDINATES: dict[str, Callable[[Any, Any, int, int], Any]] = {
     "half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5,
     "asymmetric": lambda i, scale, n, m: i / scale,
-    "align_corners": lambda i, scale, n, m: i * (n - 1) / (m - 1) if m > 1 else i * 0.0,
-    "pytorch_half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5 if m > 1 else i * 0.0,
+    "align_corners": lambda i, scale, n, m: i * (n - 1) / (i[-1:] + (i[-1:] == 0)),
+    "pytorch_half_pixel": lambda i, scale, n, m: ((i + 0.5) / scale - 0.5) * (i[-1:] > 0),
     "tf_half_pixel_for_nn": lambda i, scale, n, m: (i + 0.5) / scale,
     "half_pixel_symmetric": lambda i, scale, n, m: n / 2 * (1 - m / (n * scale)) + (i + 0.5) / scale - 0.5,
 }
 """Where result i lies among the n elements of an axis that has m in the result: a whole number, as ONNX Runtime and PyTorch have it (ONNX's
-own cases of align_corners take n * scale, which need not be whole)."""
+own cases of align_corners take n * scale, which need not be whole). A result alone is told by the last i: m may be left open."""
 
 
 _ROUNDING: dict[str, Callable[[Any], Any]] = {
