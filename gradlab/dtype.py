@@ -68,7 +68,7 @@ _BY_NAME = {d.name: d for d in ALL} | {
     "half": half, "float": float32, "double": double, "long": long, "int": int32, "cfloat": cfloat, "cdouble": cdouble,
 }  # fmt: skip
 _BY_NUMPY = {d.dtype: d for d in ALL}
-_PYTHON = {int: int64, bool: bool_}
+_PYTHON = {int: int64, bool: bool_, float: float64, complex: complex128}
 
 FLOATING = frozenset(d.dtype for d in ALL if d.is_floating_point)
 COMPLEX = frozenset(d.dtype for d in ALL if d.is_complex)
@@ -168,16 +168,11 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
 
 
 def as_dtype(dtype: Any) -> DType:
-    """A DType from a DType, a Python type (float, int, bool, complex), a NumPy dtype or a name."""
+    """A DType from a DType, a Python type (as in NumPy and PyTorch float64 of `float`, complex128 of `complex`), a NumPy dtype or a name."""
     if isinstance(dtype, DType):
         return dtype
-    if isinstance(dtype, type):
-        if dtype in _PYTHON:
-            return _PYTHON[dtype]
-        if dtype is float:
-            return _default
-        if dtype is complex:
-            return from_numpy(complex_of(_default.dtype))
+    if isinstance(dtype, type) and dtype in _PYTHON:
+        return _PYTHON[dtype]
     if isinstance(dtype, str):
         return named(dtype)
     try:

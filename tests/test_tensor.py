@@ -161,8 +161,25 @@ def test_pickle(dtype, protocol):
         w = pickle.loads(pickle.dumps(x.detach().requires_grad_(), protocol))
         assert w.requires_grad and w.is_leaf
         w.sum().backward()
-    with pytest.raises(RuntimeError, match=r"detach\(\)"):
-        pickle.dumps(leaf([1.0]) * 2, protocol)
+    computed = pickle.loads(pickle.dumps(leaf([1.0]) * 2, protocol))  # as in PyTorch, without its graph
+    assert computed.requires_grad and computed.is_leaf
+
+
+@pytest.mark.parametrize("default", [gl.float32, gl.float64, gl.float16])
+def test_python_types_are_those_of_numpy(default):
+    x, gl_default = gl.tensor([1, 2]), gl.get_default_dtype()
+    gl.set_default_dtype(default)
+    try:
+        for kind, dtype in ((float, gl.float64), (complex, gl.complex128), (int, gl.int64), (bool, gl.bool)):
+            made = [
+                gl.zeros(2, dtype=kind), gl.tensor([1, 0], dtype=kind), gl.asarray([1], dtype=kind), gl.full((2,), 1, dtype=kind), x.to(kind),
+                gl.ones_like(x, dtype=kind), x.new_zeros(2, dtype=kind), gl.eye(2, dtype=kind), x.type(kind),
+            ]  # fmt: skip
+            assert {t.dtype for t in made} == {dtype}
+        assert x.sum(dtype=float).dtype == gl.nn.Linear(2, 2, dtype=float).weight.dtype == gl.arange(3, dtype=float).dtype == gl.float64
+        assert x.view(float).dtype == gl.float64 and gl.tensor([1.0]).dtype == default
+    finally:
+        gl.set_default_dtype(gl_default)
 
 
 def test_formatting():

@@ -213,6 +213,7 @@ def takes_axis(function: Callable[..., Any]) -> Callable[..., Any]:
 
     axis = inspect.Parameter("axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
     call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), axis])  # type: ignore[attr-defined]
+    vars(call).pop("names_itself", None)  # which it does only where a user calls it
     return call
 
 

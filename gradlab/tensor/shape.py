@@ -90,7 +90,7 @@ def view(input: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Ten
     try:
         if dtype is not None or size is not None:
             shape = (dtype if size is None else size,)
-        if shape and not hasattr(shape[0], "__index__") and not isinstance(shape[0], (tuple, list)):
+        if shape and (isinstance(shape[0], type) or not (hasattr(shape[0], "__index__") or isinstance(shape[0], (tuple, list)))):
             return view_as_dtype(input, shape[0])
         new = _filled("view", sizes(shape), input._array.shape)
         if not _viewable(input._array, new):
