@@ -168,7 +168,7 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
 
 
 def as_dtype(dtype: Any) -> DType:
-    """A DType from a DType, a Python type (as in NumPy and PyTorch float64 of `float`, complex128 of `complex`), a NumPy dtype or a name."""
+    """A DType from a DType, a Python type (float64 of `float`, complex128 of `complex`, as in NumPy), a NumPy dtype or a name."""
     if isinstance(dtype, DType):
         return dtype
     if isinstance(dtype, type) and dtype in _PYTHON:

@@ -181,8 +181,8 @@ for make in (lambda: torch.zeros(2, dtype=torch.complex32), lambda: torch.ones(2
     except TypeError as error: print(error)
 """
     assert run("import gradlab.as_torch, torch\n" + script) == (
-        "zeros: torch.complex32: there are no complex numbers of half precision (complex32, chalf): neither NumPy nor CUDA computes with them; "
-        "use complex64\n"
+        "zeros: torch.complex32: there are no complex numbers of half precision (complex32, chalf): neither NumPy nor CUDA computes with "
+        "them; use complex64\n"
         "torch.uint16: use int32 or int64\n"
     )
 

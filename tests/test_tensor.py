@@ -172,7 +172,8 @@ def test_python_types_are_those_of_numpy(default):
     try:
         for kind, dtype in ((float, gl.float64), (complex, gl.complex128), (int, gl.int64), (bool, gl.bool)):
             made = [
-                gl.zeros(2, dtype=kind), gl.tensor([1, 0], dtype=kind), gl.asarray([1], dtype=kind), gl.full((2,), 1, dtype=kind), x.to(kind),
+                gl.zeros(2, dtype=kind), gl.tensor([1, 0], dtype=kind), gl.asarray([1], dtype=kind), gl.full((2,), 1, dtype=kind),
+                x.to(kind),
                 gl.ones_like(x, dtype=kind), x.new_zeros(2, dtype=kind), gl.eye(2, dtype=kind), x.type(kind),
             ]  # fmt: skip
             assert {t.dtype for t in made} == {dtype}
