@@ -109,9 +109,22 @@ def test_opsets(tmp_path, opset):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.GELU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 2))
     found = export(model, gl.randn(2, 3, 8, 8), tmp_path / "m.onnx", opset=opset)
     assert found.opset == opset and onnx.load(str(tmp_path / "m.onnx")).opset_import[0].version == opset
-    for wrong in (9, 99):
-        with pytest.raises(ValueError, match="opset is 20 to"):
+    for wrong in (6, 99):
+        with pytest.raises(ValueError, match="opset is 7 to"):
             export(model, gl.randn(2, 3, 8, 8), tmp_path / "m.onnx", opset=wrong)
+
+
+def test_older_opsets(tmp_path):
+    """By ONNX's converter, checked as any file; where it fails the file keeps its opset, and says so."""
+    model, x, path = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.LayerNorm(4), nn.Softmax(1)), gl.randn(2, 3), tmp_path / "m.onnx"
+    found = export(model, x, path, opset_version=17, dynamic={0: {0: "batch"}})
+    file = onnx.load(str(path))
+    assert found.opset == 17 == file.opset_import[0].version and found.sizes == ("batch=3",) and sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx"]
+    np.testing.assert_allclose(run(path, **{file.graph.input[0].name: x.numpy()})[0], model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+    for refused in ({"opset": 17}, {"opset_version": 11}, {"opset": 17, "check": False}):
+        with pytest.warns(ExportWarning, match="the file has opset 20, not 1[17], to which"):
+            found = export(nn.Sequential(nn.Linear(3, 4), nn.GELU()), x, path, **refused)
+        assert found.opset == 20 == onnx.load(str(path)).opset_import[0].version
 
 
 # ---------------------------------------------------------------- files

@@ -39,7 +39,8 @@ from gradlab.onnx.patterns import batch_norms
 from gradlab.tensor.generator import default_generator
 
 LIMIT = 1_900_000_000  # bytes of tensors that a single file takes: protobuf's limit is 2 GiB
-OLDEST = 20
+OLDEST = 20  # that is written; older ones are what ONNX's converter makes of it
+CONVERTED = 7
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def export(
     example: its arguments: a tensor, or a tuple of what it takes (tensors nested in lists, tuples and dicts).
     dynamic: sizes that may differ from the example's, by input (its name or number) and dimension: {"x": {0: "batch"}} or
     {"x": ["batch", None]}. One name is one size.
-    opset: the version of ONNX's operators, 20 or more. input_names, output_names: by default the function's parameters, and "output".
+    opset: the version of ONNX's operators, 20 or more; older ones by ONNX's converter, and where it fails 20 with a warning. input_names, output_names: by default the function's parameters, and "output".
     check: run the file with ONNX Runtime on the example, and with dynamic sizes on a second one (check_sizes: {"batch": 7} says which),
     beside the model itself. tolerance: by default 1e-4 of each output's largest number for float32 (float64 1e-6, float16 1e-2, bfloat16
     4e-2). external_data: tensors in a file of their own, path + ".data"; by default where one file would be too large.
@@ -110,8 +111,9 @@ def export(
     if check:
         runtime_package()
     newest = onnx.defs.onnx_opset_version()
-    if not OLDEST <= opset <= newest:
-        raise ValueError(f"onnx.export: opset is {OLDEST} to {newest} (what the onnx package {onnx.__version__} knows), not {opset}")
+    if not CONVERTED <= opset <= newest:
+        raise ValueError(f"onnx.export: opset is {CONVERTED} to {newest} (what the onnx package {onnx.__version__} knows), not {opset}")
+    wanted, opset = opset, max(opset, OLDEST)
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"onnx.export: there is no directory {target.parent}")
@@ -130,6 +132,21 @@ def export(
             random = {n for n, w in zip(outputs, work.results, strict=True) if w.name in lowering.e.drawn}
             cases = work.cases(check_sizes)
             verdict, sizes = verify(file, cases, outputs, random, tolerance), tuple(c.sizes for c in cases if c.sizes and not c.may_differ)
+        if wanted < opset:
+            try:
+                if not check or len(files) > 1:
+                    raise ExportError(f"{'not without check, as it errs' if not check else 'not with tensors in a file of their own'}")
+                older = onnx.version_converter.convert_version(onnx.load(str(file)), wanted)
+                onnx.checker.check_model(older, full_check=True)
+                onnx.save(older, str(folder / "older"))
+                verdict = verify(folder / "older", cases, outputs, random, tolerance)
+            except Exception as error:  # the converter's assertions, ONNX's and ONNX Runtime's refusals, files that are too large
+                reason = str(error).partition("\n")[0]
+                warnings.warn(f"onnx.export: the file has opset {opset}, not {wanted}, to which ONNX's converter does not bring it: {reason}",
+                              ExportWarning, stacklevel=2)  # fmt: skip
+            else:
+                opset, files = wanted, [target.name]
+                os.replace(folder / "older", file)
         for part in files:
             os.replace(folder / part, target.parent / part)
     graph = work.graph
