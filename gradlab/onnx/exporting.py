@@ -88,7 +88,8 @@ def export(
     example: its arguments: a tensor, or a tuple of what it takes (tensors nested in lists, tuples and dicts).
     dynamic: sizes that may differ from the example's, by input (its name or number) and dimension: {"x": {0: "batch"}} or
     {"x": ["batch", None]}. One name is one size.
-    opset: the version of ONNX's operators, 20 or more; older ones by ONNX's converter, and where it fails 20 with a warning. input_names, output_names: by default the function's parameters, and "output".
+    opset: the version of ONNX's operators, 20 or more; older ones by ONNX's converter, and where it fails 20 with a warning.
+    input_names, output_names: by default the function's parameters, and "output".
     check: run the file with ONNX Runtime on the example, and with dynamic sizes on a second one (check_sizes: {"batch": 7} says which),
     beside the model itself. tolerance: by default 1e-4 of each output's largest number for float32 (float64 1e-6, float16 1e-2, bfloat16
     4e-2). external_data: tensors in a file of their own, path + ".data"; by default where one file would be too large.
