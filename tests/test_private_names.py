@@ -183,3 +183,28 @@ class TestNodes:
         x.mul_(2)
         with pytest.raises(RuntimeError, match="modified"):
             _ = y.grad_fn._saved_self
+
+
+def test_an_optimizer_that_wraps_another_one():
+    class Wrapper(gl.optim.Optimizer):
+        """Leaves out __init__, as PyTorch lets it: hooks by their private names, or no groups at all."""
+
+        def __init__(self, inner, hooks):
+            if hooks:
+                self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks = {}, {}
+            self.inner = inner
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+        def zero_grad(self, set_to_none=True):
+            self.inner.zero_grad(set_to_none)
+
+    for hooks in (True, False):
+        w = gl.nn.Parameter(gl.ones(2))
+        wrapper = Wrapper(gl.optim.SGD([w], lr=0.5), hooks)
+        for _ in range(3):
+            wrapper.zero_grad()
+            w.sum().backward()
+            wrapper.step()
+        assert w.tolist() == [-0.5, -0.5] and wrapper._optimizer_step_pre_hooks == {}

@@ -143,8 +143,10 @@ def export(
                 verdict = verify(folder / "older", cases, outputs, random, tolerance)
             except Exception as error:  # the converter's assertions, ONNX's and ONNX Runtime's refusals, files that are too large
                 reason = str(error).partition("\n")[0]
-                warnings.warn(f"onnx.export: the file has opset {opset}, not {wanted}, to which ONNX's converter does not bring it: {reason}",
-                              ExportWarning, stacklevel=2)  # fmt: skip
+                warnings.warn(
+                    f"onnx.export: the file has opset {opset}, not {wanted}, to which ONNX's converter does not bring it: {reason}",
+                    ExportWarning, stacklevel=2,
+                )  # fmt: skip
             else:
                 opset, files = wanted, [target.name]
                 os.replace(folder / "older", file)

@@ -63,7 +63,7 @@ def look(optimizer: Any, steps: int) -> None:
 def parameters(optimizer: Any) -> Iterator[tuple[str, Any]]:
     """Name and tensor of each parameter that is to be trained."""
     number = 0
-    for group in optimizer.param_groups:
+    for group in getattr(optimizer, "param_groups", ()):  # a wrapper may have none
         names = group.get("param_names")
         for i, p in enumerate(group["params"]):
             if p._edge is not None:

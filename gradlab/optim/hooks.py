@@ -63,9 +63,17 @@ class OptimizerHooks:
     def _optimizer_step_pre_hooks(self) -> dict[int, Any]:
         return self._pre_hooks
 
+    @_optimizer_step_pre_hooks.setter
+    def _optimizer_step_pre_hooks(self, hooks: dict[int, Any]) -> None:  # of wrappers that leave out __init__
+        self._pre_hooks = hooks
+
     @property
     def _optimizer_step_post_hooks(self) -> dict[int, Any]:
         return self._post_hooks
+
+    @_optimizer_step_post_hooks.setter
+    def _optimizer_step_post_hooks(self, hooks: dict[int, Any]) -> None:
+        self._post_hooks = hooks
 
     @property
     def _step_count(self) -> int:
