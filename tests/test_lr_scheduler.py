@@ -222,3 +222,41 @@ def test_errors():
     scheduler = lr_scheduler.OneCycleLR(opt, 0.1, total_steps=4)
     with pytest.raises(ValueError, match="Tried to step"):
         trajectory(opt, scheduler, 6)
+
+
+@pytest.mark.parametrize(("make", "wanted"), [
+    (lambda o: gl.optim.lr_scheduler.ExponentialLR(o, 0.9), [0.9, 0.81, 0.729, 0.6561]),
+    (lambda o: gl.optim.lr_scheduler.StepLR(o, 2, 0.5), [1, 1, 0.5, 0.5]),
+    (lambda o: gl.optim.lr_scheduler.MultiStepLR(o, [1, 3], 0.5), [1, 0.5, 0.5, 0.25]),
+    (lambda o: gl.optim.lr_scheduler.ConstantLR(o, 0.5, 3), [0.25, 0.25, 0.25, 0.5]),
+    (lambda o: gl.optim.lr_scheduler.LinearLR(o, 0.25, 1.0, 4), [0.0625, 0.109375, 0.15625, 0.203125]),
+    (lambda o: gl.optim.lr_scheduler.PolynomialLR(o, 5), [5 / 6, 2 / 3, 1 / 2, 1 / 3]),
+])  # fmt: skip
+def test_rates_that_are_asked_for_by_hand(make, wanted):
+    """As wrappers of schedulers do (Ignite's): `get_lr`, the groups' rates by hand, and the next epoch. Figures of PyTorch 2.13."""
+    opt = gl.optim.SGD([gl.nn.Parameter(gl.ones(1))], lr=1.0)
+    scheduler, found = make(opt), []
+    for _ in wanted:
+        (value,) = scheduler.get_lr()
+        found.append(value)
+        opt.param_groups[0]["lr"] = value
+        scheduler.last_epoch += 1
+    assert found == pytest.approx(wanted)
+
+
+def test_what_a_plateau_does_is_a_subclass_to_say():
+    class Noted(gl.optim.lr_scheduler.ReduceLROnPlateau):
+        def _reduce_lr(self, epoch):
+            seen.append(epoch)
+
+        def _is_better(self, a, best):
+            seen.append((a, best))
+            return super()._is_better(a, best)
+
+    seen: list = []
+    scheduler = Noted(gl.optim.SGD([gl.nn.Parameter(gl.ones(1))], lr=1.0), patience=0, min_lr=0.1)
+    for metric in (3.0, 2.0, 4.0):
+        scheduler.step(metric)
+    assert seen == [(3.0, math.inf), (2.0, 3.0), (4.0, 2.0), 3] and scheduler.min_lrs == [0.1]
+    scheduler._reset()
+    assert (scheduler.best, scheduler.num_bad_epochs) == (math.inf, 0)

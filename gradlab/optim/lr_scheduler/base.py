@@ -51,6 +51,7 @@ class LRScheduler:
     """
 
     optimizer: Optimizer
+    _is_initial = False  # while the constructor sets the first rates
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -75,8 +76,11 @@ class LRScheduler:
 
     def initial_step(self) -> None:
         """Set the rates of the first epoch."""
-        self._step_count = 0
-        self.step()
+        self._step_count, self._is_initial = 0, True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
         """All but the optimizer, as plain values."""
@@ -101,7 +105,7 @@ class LRScheduler:
     @property
     def resumed(self) -> bool:
         """Whether these are the scheduler's first rates, but not those of epoch 0: the groups have them from the run that goes on."""
-        return self._step_count == 1 and self.last_epoch > 0
+        return self._is_initial and self.last_epoch > 0
 
     def has_turned(self, lr: Any, base: Any) -> bool:
         """Whether a rate has this epoch's factor from the run that goes on; one that is still the initial rate has none."""

@@ -147,16 +147,22 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError(f"expected {len(optimizer.param_groups)} min_lrs, got {len(min_lr)}")
         self.optimizer = optimizer
         self.factor, self.mode, self.threshold, self.threshold_mode = factor, mode, threshold, threshold_mode
-        self.patience, self.cooldown, self.eps, self.min_lr = patience, cooldown, eps, min_lr
-        self.last_epoch = self.cooldown_counter = self.num_bad_epochs = 0
-        self.best = math.inf if mode == "min" else -math.inf
+        self.patience, self.cooldown, self.eps, self.last_epoch = patience, cooldown, eps, 0
+        several = isinstance(min_lr, (list, tuple))
+        self.default_min_lr = None if several else min_lr
+        self.min_lrs: list[Any] = list(min_lr) if several else [min_lr] * len(optimizer.param_groups)
+        self.mode_worse = math.inf if mode == "min" else -math.inf
+        self._reset()
         self._last_lr = self._rates()
+
+    def _reset(self) -> None:
+        self.best, self.cooldown_counter, self.num_bad_epochs = self.mode_worse, 0, 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Take note of an epoch's metric (a number or a one-element tensor)."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self._better(current):
+        if self._is_better(current, self.best):
             self.best = current
             self.num_bad_epochs = 0
         else:
@@ -165,7 +171,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            self._reduce()
+            self._reduce_lr(self.last_epoch)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._rates()
@@ -175,18 +181,19 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether the last change was less than `cooldown` epochs ago."""
         return self.cooldown_counter > 0
 
-    def _better(self, value: float) -> bool:
+    def _is_better(self, a: float, best: float) -> bool:
         sign = 1 if self.mode == "max" else -1
         if self.threshold_mode == "rel":
-            return sign * value > sign * self.best * (1 + sign * self.threshold)
-        return sign * value > sign * self.best + self.threshold
+            return sign * a > sign * best * (1 + sign * self.threshold)
+        return sign * a > sign * best + self.threshold
 
-    def _reduce(self) -> None:
+    def _reduce_lr(self, epoch: int) -> None:
         groups = self.optimizer.param_groups
-        lowest = self.min_lr if isinstance(self.min_lr, (list, tuple)) else [self.min_lr] * len(groups)
-        if len(lowest) != len(groups):
-            raise RuntimeError(f"ReduceLROnPlateau: {len(lowest)} min_lr, but {len(groups)} parameter groups; extend `min_lr`")
-        for group, low in zip(groups, lowest, strict=True):
+        if len(self.min_lrs) != len(groups):
+            if self.default_min_lr is None:
+                raise RuntimeError(f"ReduceLROnPlateau: {len(self.min_lrs)} min_lr, but {len(groups)} parameter groups; extend `min_lrs`")
+            self.min_lrs = [self.default_min_lr] * len(groups)
+        for group, low in zip(groups, self.min_lrs, strict=True):
             old = rate(group["lr"])
             new = max(old * self.factor, low)
             if old - new > self.eps:

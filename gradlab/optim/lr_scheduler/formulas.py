@@ -141,7 +141,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return [lr if self.last_epoch == 0 or self.resumed else lr * self.gamma for lr in self._rates()]
+        return [lr if self._is_initial else lr * self.gamma for lr in self._rates()]
 
     def closed_form(self, base: float, epoch: int) -> float:
         return base * self.gamma**epoch
@@ -156,7 +156,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         epoch, total = self.last_epoch, self.total_iters
-        if epoch == 0 or epoch > total or self.resumed:
+        if self._is_initial or epoch > total:
             return self._rates()
         change = ((1.0 - epoch / total) / (1.0 - (epoch - 1) / total)) ** self.power
         return [lr * change for lr in self._rates()]
