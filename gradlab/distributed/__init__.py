@@ -72,6 +72,7 @@ from gradlab.distributed.groups import (
     new_group as new_group,
     new_subgroups as new_subgroups,
     new_subgroups_by_enumeration as new_subgroups_by_enumeration,
+    _rank_not_in_group as _rank_not_in_group,
 )
 from gradlab.distributed.messages import (
     P2POp as P2POp,

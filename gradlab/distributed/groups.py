@@ -280,6 +280,10 @@ def new_subgroups(
     return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
 
 
+def _rank_not_in_group(group: Any) -> bool:
+    return group is GroupMember.NON_GROUP_MEMBER
+
+
 def get_rank(group: Any = None) -> int:
     """This process's place in the group, -1 where it is not in it. ValueError before `init_process_group`."""
     found = member(group, "get_rank")
