@@ -46,6 +46,7 @@ from gradlab.distributed.groups import (
     Backend as Backend,
     GroupMember as GroupMember,
     ProcessGroup as ProcessGroup,
+    _rank_not_in_group as _rank_not_in_group,
     destroy_process_group as destroy_process_group,
     get_backend as get_backend,
     get_backend_config as get_backend_config,
@@ -72,7 +73,6 @@ from gradlab.distributed.groups import (
     new_group as new_group,
     new_subgroups as new_subgroups,
     new_subgroups_by_enumeration as new_subgroups_by_enumeration,
-    _rank_not_in_group as _rank_not_in_group,
 )
 from gradlab.distributed.messages import (
     P2POp as P2POp,
