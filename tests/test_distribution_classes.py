@@ -110,3 +110,22 @@ def test_classes_are_kinds_of_what_they_are_in_pytorch():
                 if issubclass(getattr(ours, a), getattr(ours, b)) != issubclass(getattr(theirs, a), getattr(theirs, b)):
                     differ.append((ours.__name__, a, b))
     assert differ == [] and pairs > 3000
+
+
+def test_a_distribution_of_the_users():
+    class Between(gl.distributions.Distribution):
+        @property
+        def arg_constraints(self):
+            return {"low": constraints.real, "high": constraints.real}
+
+        def __init__(self, low, high):
+            self.low, self.high = low, high
+            super().__init__(low.shape)
+
+        def rsample(self, sample_shape=()):
+            return self.low + gl.rand(self._extended_shape(sample_shape)) * (self.high - self.low)
+
+    found = Between(gl.zeros(2), gl.ones(2))
+    assert repr(found) == "Between(low: (2,), high: (2,))"
+    with pytest.warns(UserWarning, match="sample_n"):
+        assert found.sample_n(3).shape == (3, 2)

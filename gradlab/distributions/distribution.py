@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gradlab.advice import warn
 from gradlab.autograd.mode import current, no_grad
 from gradlab.distributions.constraints import is_dependent
 from gradlab.distributions.rounding import Measured
@@ -118,6 +119,11 @@ class Distribution(Measured):
         with no_grad():
             return self.rsample(sample_shape)
 
+    def sample_n(self, n: int) -> Tensor:
+        """Deprecated: `sample((n,))`."""
+        warn(UserWarning, f"sample_n(n) is deprecated; use sample((n,)), here sample(({n},))")
+        return self.sample((n,))
+
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Random values as a function of the parameters, through which gradients go."""
         raise NotImplementedError(f"{type(self).__name__} has no rsample: its values do not depend smoothly on the parameters; use sample")
@@ -181,7 +187,7 @@ class Distribution(Measured):
 
     def __repr__(self) -> str:
         parts: list[str] = []
-        for name in self.batched:
+        for name in self.batched or self.arg_constraints:
             value = self.__dict__.get(name)
             if name == "base_dist" and parts:
                 continue  # of one with parameters of its own
