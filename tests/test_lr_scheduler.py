@@ -260,3 +260,25 @@ def test_what_a_plateau_does_is_a_subclass_to_say():
     assert seen == [(3.0, math.inf), (2.0, 3.0), (4.0, 2.0), 3] and scheduler.min_lrs == [0.1]
     scheduler._reset()
     assert (scheduler.best, scheduler.num_bad_epochs) == (math.inf, 0)
+
+
+def test_a_scheduler_in_pytorchs_manner():
+    """Which asks whether `step` calls it, and has a closed form of its own."""
+
+    class Own(gl.optim.lr_scheduler.LRScheduler):
+        def get_lr(self):
+            asked.append(self._get_lr_called_within_step)
+            return [base / (1 + self.last_epoch) for base in self.base_lrs]
+
+        def _get_closed_form_lr(self):
+            return [base / (10 + self.last_epoch) for base in self.base_lrs]
+
+    asked: list = []
+    opt = gl.optim.SGD([gl.nn.Parameter(gl.ones(1))], lr=1.0)
+    scheduler = Own(opt)
+    opt.step()
+    scheduler.step()
+    assert scheduler.get_last_lr() == [0.5]
+    scheduler.step(6)
+    assert scheduler.get_last_lr() == [1 / 16] and scheduler.get_lr() == [1 / 7] and asked == [True, True, False]
+    assert not scheduler.state_dict()["_get_lr_called_within_step"]

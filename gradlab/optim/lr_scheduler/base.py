@@ -52,6 +52,7 @@ class LRScheduler:
 
     optimizer: Optimizer
     _is_initial = False  # while the constructor sets the first rates
+    _get_lr_called_within_step = False  # which `get_lr` of subclasses in PyTorch's manner asks
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -124,16 +125,24 @@ class LRScheduler:
 
     def go_to(self, epoch: int | None = None) -> None:
         """Set the rates of the next epoch, or of a given one."""
-        if epoch is None:
-            self.last_epoch += 1
-            values = self.get_lr()
-        else:
-            self.last_epoch = epoch
-            closed = [self.closed_form(base, epoch) for base in self.base_lrs]
-            values = self.get_lr() if None in closed else closed  # type: ignore[assignment]
+        self._get_lr_called_within_step = True
+        try:
+            values = self._values(epoch)
+        finally:
+            self._get_lr_called_within_step = False
         for group, value in zip(self.optimizer.param_groups, values, strict=True):
             set_rate(group, value)
         self._last_lr = [rate(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _values(self, epoch: int | None) -> list[float]:
+        if epoch is None:
+            self.last_epoch += 1
+            return self.get_lr()
+        self.last_epoch = epoch
+        if (own := getattr(self, "_get_closed_form_lr", None)) is not None:  # of a subclass in PyTorch's manner
+            return own()
+        closed = [self.closed_form(base, epoch) for base in self.base_lrs]
+        return self.get_lr() if None in closed else closed  # type: ignore[return-value]
 
     def _rates(self) -> list[float]:
         return [rate(group["lr"]) for group in self.optimizer.param_groups]
