@@ -198,3 +198,76 @@ def test_classes_stand_as_in_pytorch():
     wrong = {(a, b) for a, b in theirs ^ ours if b not in OTHERWISE and not (a.startswith("Lazy") and b in LAZY)}
     assert wrong <= {("UninitializedBuffer", "Buffer"), ("LazyModuleMixin", "Module"), ("_LazyConvXdMixin", "Module"),
                      ("_LazyConvXdMixin", "_ConvNd"), ("_LazyNormBase", "Module"), ("Variable", "Tensor")}  # fmt: skip
+
+
+def test_subclasses_of_the_common_classes():
+    """By the signatures that PyTorch's have."""
+    conv, norm, padding, x = nn.modules.conv, nn.modules.norm, nn.modules.padding, gl.rand(2, 4, 6, 6)
+
+    class Plain(conv._ConvNd):
+        def __init__(self):
+            super().__init__(4, 2, (3, 3), (1, 1), (1, 1), (1, 1), False, (0, 0), 1, True, "zeros")
+
+        def forward(self, x):
+            return nn.functional.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    class Back(conv._ConvTransposeNd):
+        def __init__(self):
+            super().__init__(4, 2, (3, 3), (2, 2), (0, 0), (1, 1), True, (0, 0), 1, True, "zeros")
+
+        def forward(self, x, output_size=None):
+            extra = self._output_padding(x, output_size, self.stride, self.padding, self.kernel_size, 2, self.dilation)
+            return nn.functional.conv_transpose2d(x, self.weight, self.bias, self.stride, self.padding, extra)
+
+    assert Plain()(x).shape == (2, 2, 6, 6) and Back()(x).shape == (2, 2, 13, 13) and Back()(x, (14, 14)).shape == (2, 2, 14, 14)
+    assert Back().weight.shape == (4, 2, 3, 3) and Back().transposed and not Plain().transposed
+
+    class Scaled(norm._NormBase):
+        def forward(self, x):
+            return x * self.weight.view(1, -1, 1, 1)
+
+    class Instance(norm._InstanceNorm):
+        def _check_input_dim(self, input):
+            pass
+
+        def _get_no_batch_dim(self):
+            return 3
+
+    assert Scaled(4)(x).shape == Instance(4)(x).shape == x.shape and Instance(4)(x[0]).shape == x.shape[1:]
+
+    class Constant(padding._ConstantPadNd):
+        def __init__(self, width, value):
+            super().__init__(value)
+            self.padding = (width,) * 4
+
+    class Mirrored(padding._ReflectionPadNd):
+        def __init__(self, width):
+            super().__init__()
+            self.padding = (width,) * 4
+
+    assert gl.equal(Constant(1, 2.0)(x), nn.ConstantPad2d(1, 2.0)(x)) and gl.equal(Mirrored(2)(x), nn.ReflectionPad2d(2)(x))
+    assert repr(Constant(1, 2.0)) == "Constant(padding=(1, 1, 1, 1), value=2.0)"
+
+    class Cell(nn.RNNCellBase):
+        def __init__(self):
+            super().__init__(3, 5, True, num_chunks=4)
+
+    assert Cell().weight_hh.shape == (20, 5)
+    assert [kind.mode for kind in (nn.LSTM(2, 3), nn.GRU(2, 3), nn.RNN(2, 3), nn.RNN(2, 3, nonlinearity="relu"))] == [
+        "LSTM", "GRU", "RNN_TANH", "RNN_RELU",
+    ]  # fmt: skip
+
+    class Larger(nn.modules.lazy.LazyModuleMixin, nn.Linear):
+        cls_to_become = nn.Linear
+
+        def __init__(self):
+            super().__init__(0, 3, False)
+            self.weight = nn.UninitializedParameter()
+
+        def initialize_parameters(self, input):
+            self.in_features = input.shape[-1]
+            self.weight.materialize((3, self.in_features))
+            self.reset_parameters()
+
+    layer = Larger()
+    assert layer(gl.ones(1, 2)).shape == (1, 3) and type(layer) is nn.Linear

@@ -16,17 +16,16 @@ from gradlab.tensor.creation import empty
 class RNNCellBase(Module):
     """weight_ih: (gates hidden_size, input_size), weight_hh: (gates hidden_size, hidden_size), bias_ih, bias_hh; all uniform at first."""
 
-    gates = 1
     states = 1
     weight_ih: Parameter
     weight_hh: Parameter
     bias_ih: Parameter | None
     bias_hh: Parameter | None
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows, kind = self.gates * hidden_size, {"device": device, "dtype": dtype}
+        rows, kind = num_chunks * hidden_size, {"device": device, "dtype": dtype}
         self.weight_ih = Parameter(empty(rows, input_size, **kind))
         self.weight_hh = Parameter(empty(rows, hidden_size, **kind))
         self.register_parameter("bias_ih", Parameter(empty(rows, **kind)) if bias else None)
@@ -80,7 +79,7 @@ class RNNCell(RNNCellBase):
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f'RNNCell: nonlinearity is "tanh" or "relu", not {nonlinearity!r}')
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
     def _step(self) -> Step:
@@ -93,7 +92,10 @@ class RNNCell(RNNCellBase):
 class LSTMCell(RNNCellBase):
     """Long short-term memory, gates in the order i, f, g, o; state and result are (h, c)."""
 
-    gates, states = 4, 2
+    states = 2
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def _step(self) -> Step:
         return lstm_step(self.weight_hh.t(), self.bias_hh, None)
@@ -102,7 +104,8 @@ class LSTMCell(RNNCellBase):
 class GRUCell(RNNCellBase):
     """Gated recurrent unit, gates in the order r, z, n."""
 
-    gates = 3
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def _step(self) -> Step:
         return gru_step(self.weight_hh.t(), self.bias_hh)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
@@ -28,17 +28,19 @@ class _ConvNd(Module):
     bias: (out_channels,). Both start uniform in ±1 / sqrt(fan in).
     """
 
-    dims: ClassVar[int]
-    transposed: ClassVar[bool] = False
+    dims: int
     weight: Parameter
     bias: Parameter | None
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-        output_padding: Any, groups: int, bias: bool, padding_mode: str, device: Any, dtype: Any,
+        transposed: bool, output_padding: Any, groups: int, bias: bool, padding_mode: str, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
         name = type(self).__name__
+        self.transposed = transposed
+        if not hasattr(self, "dims"):  # of a subclass by its user
+            self.dims = len(kernel_size)
         if groups <= 0:
             raise ValueError(f"{name}: groups must be positive, got {groups}")
         for what, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
@@ -105,7 +107,7 @@ class _Forward(_ConvNd):
         groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias, padding_mode, device, dtype
+            in_channels, out_channels, kernel_size, stride, padding, dilation, False, 0, groups, bias, padding_mode, device, dtype
         )
 
     def forward(self, input: Tensor) -> Tensor:
@@ -150,23 +152,18 @@ class Conv3d(_Forward):
 
 
 class _ConvTransposeNd(_ConvNd):
-    transposed = True
-
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-        groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+        transposed: bool, output_padding: Any, groups: int, bias: bool, padding_mode: str, device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         if padding_mode != "zeros":
             raise ValueError(f'{type(self).__name__}: only padding_mode="zeros", not {padding_mode!r}')
         if isinstance(padding, str):
             raise ValueError(f"{type(self).__name__}: padding is a number or a tuple, not {padding!r}")
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding, groups, bias, padding_mode, device, dtype
-        )
-
-    def _run(self, convolve: Callable[..., Tensor], input: Tensor, output_size: Any) -> Tensor:
-        extra = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, self.dims, self.dilation)
-        return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+            in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
 
     def _output_padding(
         self, input: Tensor, output_size: Any, stride: Any, padding: Any, kernel_size: Any, num_spatial_dims: int, dilation: Any = None
@@ -191,7 +188,22 @@ class _ConvTransposeNd(_ConvNd):
         return tuple(found)
 
 
-class ConvTranspose1d(_ConvTransposeNd):
+class _Transposed(_ConvTransposeNd):
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, True, output_padding, groups, bias, padding_mode,
+            device, dtype,
+        )  # fmt: skip
+
+    def _run(self, convolve: Callable[..., Tensor], input: Tensor, output_size: Any) -> Tensor:
+        extra = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, self.dims, self.dilation)
+        return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+
+
+class ConvTranspose1d(_Transposed):
     """(N, C_in, L) to (N, C_out, L') with L' = (L - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1."""
 
     dims = 1
@@ -200,7 +212,7 @@ class ConvTranspose1d(_ConvTransposeNd):
         return self._run(F.conv_transpose1d, input, output_size)
 
 
-class ConvTranspose2d(_ConvTransposeNd):
+class ConvTranspose2d(_Transposed):
     """(N, C_in, H, W) to (N, C_out, H', W'); sizes as for ConvTranspose1d."""
 
     dims = 2
@@ -209,7 +221,7 @@ class ConvTranspose2d(_ConvTransposeNd):
         return self._run(F.conv_transpose2d, input, output_size)
 
 
-class ConvTranspose3d(_ConvTransposeNd):
+class ConvTranspose3d(_Transposed):
     """(N, C_in, D, H, W) to (N, C_out, D', H', W'); sizes as for ConvTranspose1d."""
 
     dims = 3

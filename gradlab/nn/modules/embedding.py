@@ -39,9 +39,9 @@ class _Table(Module):
     def reset_parameters(self) -> None:
         """Draw new initial values."""
         init.normal_(self.weight)
-        self._clear_padding()
+        self._fill_padding_idx_with_zero()
 
-    def _clear_padding(self) -> None:
+    def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)

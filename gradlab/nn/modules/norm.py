@@ -29,8 +29,8 @@ class _NormBase(Module):
     num_batches_tracked: Tensor | None
 
     def __init__(
-        self, num_features: int, eps: float, momentum: float | None, affine: bool, track_running_stats: bool, device: Any, dtype: Any,
-        bias: bool,
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True, track_running_stats: bool = True,
+        device: Any = None, dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
@@ -78,7 +78,7 @@ class _BatchNorm(_NormBase):
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, device: Any = None, dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
@@ -160,18 +160,21 @@ class _InstanceNorm(_NormBase):
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
         track_running_stats: bool = False, device: Any = None, dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        single = input.ndim == self.ranks[0]
-        dim = input.ndim - self.ranks[0]
+        single = input.ndim == self._get_no_batch_dim()
+        dim = input.ndim - self._get_no_batch_dim()
         if input.shape[dim] != self.num_features and self.affine:
             raise ValueError(f"{type(self).__name__}: {self.num_features} channels expected in dimension {dim} of {tuple(input.shape)}")
         batch = input.unsqueeze(0) if single else input
         use_own = self.training or not self.track_running_stats
         out = F.instance_norm(batch, self.running_mean, self.running_var, self.weight, self.bias, use_own, self.momentum or 0.0, self.eps)
         return out.squeeze(0) if single else out
+
+    def _get_no_batch_dim(self) -> int:
+        return self.ranks[0]
 
 
 class InstanceNorm1d(_InstanceNorm):

@@ -18,11 +18,14 @@ class _Pad(Module):
     mode: ClassVar[str]
     value: float = 0.0
 
-    def __init__(self, padding: int | Sequence[int]) -> None:
+    padding: tuple[int, ...]
+
+    def __init__(self, padding: int | Sequence[int] | None = None) -> None:
         super().__init__()
-        self.padding = (whole(padding),) * (2 * self.dims) if hasattr(padding, "__index__") else tuple(padding)
-        if len(self.padding) != 2 * self.dims:
-            raise ValueError(f"{type(self).__name__}: padding is one number or {2 * self.dims}, not {padding}")
+        if padding is not None:  # a subclass by its user says it later
+            self.padding = (whole(padding),) * (2 * self.dims) if hasattr(padding, "__index__") else tuple(padding)
+            if len(self.padding) != 2 * self.dims:
+                raise ValueError(f"{type(self).__name__}: padding is one number or {2 * self.dims}, not {padding}")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self.mode, self.value if self.mode == "constant" else None)
@@ -34,7 +37,7 @@ class _Pad(Module):
 class _ConstantPadNd(_Pad):
     mode = "constant"
 
-    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+    def __init__(self, value: float, padding: int | Sequence[int] | None = None) -> None:
         super().__init__(padding)
         self.value = value
 
@@ -59,17 +62,26 @@ class ConstantPad1d(_ConstantPadNd):
 
     dims = 1
 
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(value, padding)
+
 
 class ConstantPad2d(_ConstantPadNd):
     """Padded with `value`: (*, H, W)."""
 
     dims = 2
 
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(value, padding)
+
 
 class ConstantPad3d(_ConstantPadNd):
     """Padded with `value`: (*, D, H, W)."""
 
     dims = 3
+
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(value, padding)
 
 
 class ZeroPad1d(ConstantPad1d):

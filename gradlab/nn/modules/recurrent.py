@@ -246,6 +246,11 @@ class RNNBase(Module):
                 text += f", {name}={getattr(self, name)}"
         return text
 
+    @property
+    def mode(self) -> str:
+        """PyTorch's name of the kind: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU"."""
+        return f"RNN_{self._nonlinearity().upper()}" if self._kind == "RNN" else self._kind
+
 
 class RNN(RNNBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu. Input (T, B, input_size), (B, T, …) if batch_first, (T, …) or packed.
