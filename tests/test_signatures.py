@@ -31,7 +31,7 @@ OTHERWISE = {
     **because("they are sparse.mm, whose first matrix is mat1", "torch.dsmm torch.hsmm torch.spmm"),
     **because("a form of its own", "profiler.ProfilerAction"),
     **because("a base of others, made otherwise", """
-        nn.RNNBase nn.RNNCellBase nn.parameter.UninitializedBuffer nn.UninitializedBuffer
+        nn.RNNBase nn.parameter.UninitializedBuffer nn.UninitializedBuffer
     """),
     **because("private options of its own machinery", """
         autograd.enable_grad autograd.gradcheck autograd.gradgradcheck linalg.matrix_exp linalg.diagonal linalg.vander
