@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.distributions.discrete import clamped, one_of
+from gradlab.distributions.discrete import GivenEither, clamped, one_of
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.rounding import derived
 from gradlab.dtype import finfo, int64
@@ -31,7 +31,7 @@ def _log_shares(logits: Tensor) -> Tensor:
     return logits - logits.logsumexp(-1, keepdim=True)
 
 
-class Categorical(Distribution):
+class Categorical(GivenEither):
     """A class from 0, with probabilities proportional to `probs`, or to exp(`logits`), along the last dimension.
 
     >>> import gradlab as gl
@@ -42,8 +42,6 @@ class Categorical(Distribution):
 
     has_enumerate_support = True
     batched = ("probs", "logits")
-    _probs: Any = property(lambda self: self.__dict__.get("probs"))  # what was given, or None
-    _logits: Any = property(lambda self: self.__dict__.get("logits"))
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None) -> None:
         one_of(type(self).__name__, probs, logits)
@@ -68,16 +66,6 @@ class Categorical(Distribution):
     def logits(self) -> Tensor:
         """Their logarithms."""
         return clamped(self._probs).log()
-
-    @property
-    def _param(self) -> Tensor:
-        found: Tensor = self._logits if self._probs is None else self._probs
-        return found
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter that was given."""
-        return self._param.shape
 
     @property
     def num_events(self) -> int:

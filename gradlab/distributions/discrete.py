@@ -30,11 +30,25 @@ def one_of(name: str, probs: Any, logits: Any) -> None:
         raise ValueError(f"{name}: either probs or logits is given")
 
 
-class Odds(Distribution):
-    """With the probability of a success, `probs`, or its log-odds, `logits`; each is computed of the other."""
+class GivenEither(Distribution):
+    """A distribution that was given probabilities or logits."""
 
     _probs: Any = property(lambda self: self.__dict__.get("probs"))  # what was given, or None
     _logits: Any = property(lambda self: self.__dict__.get("logits"))
+
+    @property
+    def _param(self) -> Tensor:
+        found: Tensor = self._logits if self._probs is None else self._probs
+        return found
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter that was given."""
+        return self._param.shape
+
+
+class Odds(GivenEither):
+    """With the probability of a success, `probs`, or its log-odds, `logits`; each is computed of the other."""
 
     @derived
     def probs(self) -> Tensor:
@@ -51,16 +65,6 @@ class Odds(Distribution):
     def _give(self, probs: Any, given: Tensor) -> None:
         """Keep the parameter under its own name: the probability, or the log-odds where there is none."""
         self.__dict__["logits" if probs is None else "probs"] = given
-
-    @property
-    def _param(self) -> Tensor:
-        found: Tensor = self._logits if self._probs is None else self._probs
-        return found
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter that was given."""
-        return self._param.shape
 
     @property
     def _failure(self) -> Tensor:

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 from gradlab import dispatch, ops
 from gradlab.dtype import FLOAT32, FLOAT64, HALF
 from gradlab.graph.ir.graph import Call, Graph, Value
-from gradlab.graph.passes.reading import Reading, alive, in_order
+from gradlab.graph.passes.graph_tools import in_order
+from gradlab.graph.passes.reading import Reading, alive
 from gradlab.graph.passes.step_rows import lstm_steps, lstm_steps_backward
 from gradlab.op import Op
 from gradlab.ops.recurrent import lstm_cell, lstm_cell_backward

@@ -105,23 +105,3 @@ def alive(calls: Sequence[Call], ends: set[int]) -> list[Call]:
         else:
             found.append(call)
     return found[::-1]
-
-
-def in_order(calls: list[Call]) -> list[Call]:
-    """The calls in their order, but views of what is there before those who read them."""
-    makers = {v.id: c for c in calls for v in c.outputs}
-    found: list[Call] = []
-    done: set[int] = set()
-    for call in calls:
-        waiting = [call]
-        while waiting:
-            one = waiting[-1]
-            missing = [m for x in one.inputs if isinstance(x, Value) and (m := makers.get(x.id)) is not None and id(m) not in done]
-            if missing:
-                waiting += missing
-                continue
-            waiting.pop()
-            if id(one) not in done:
-                done.add(id(one))
-                found.append(one)
-    return found
