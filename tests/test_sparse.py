@@ -178,7 +178,8 @@ def test_ways_to_make_one():
         gl.tensor(expected).to_sparse_csc().to_sparse_coo(), gl.tensor(expected).to_sparse(layout=gl.sparse_csr).t().t(),
     ):  # fmt: skip
         assert x.to_dense().tolist() == expected and x.dtype == gl.float32
-    assert gl.sparse_coo_tensor((2, 3)).nnz() == 0 and gl.sparse.LongTensor(2, 3).dtype == gl.int64
+    assert gl.sparse_coo_tensor((2, 3)).nnz() == gl.sparse_coo_tensor(size=(2, 3)).nnz() == 0
+    assert gl.sparse.LongTensor(2, 3).dtype == gl.int64
     assert isinstance(gl.sparse_coo_tensor((2, 3)), gl.sparse.FloatTensor) and not isinstance(gl.ones(2), gl.sparse.FloatTensor)
     assert gl.sparse_coo_tensor([[0]], [1.0], (2,), requires_grad=True).is_leaf
     for wrong in (

@@ -48,12 +48,12 @@ def _within(name: str, indices: Tensor, sizes: tuple[int, ...]) -> None:
 
 
 def sparse_coo_tensor(
-    indices: Any, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, pin_memory: bool = False,
+    indices: Any = None, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False, check_invariants: bool | None = None, is_coalesced: bool | None = None,
 ) -> Any:  # fmt: skip
     """A sparse tensor of `values` (n, …) at the places `indices` (dimensions, n), integers; places that occur twice are added up.
 
-    size: the whole shape; by default the smallest that has the places. A single size in place of indices and values gives a tensor without
+    size: the whole shape; by default the smallest that has the places. A size alone, by name or in the first place, gives a tensor without
     entries. Gradients reach the values that are given; with requires_grad the tensor is a leaf. is_coalesced=True says that the places are
     distinct and in order (RuntimeError under `check_sparse_tensor_invariants` if they are not).
     RuntimeError for indices outside of the size.
@@ -64,6 +64,8 @@ def sparse_coo_tensor(
     """
     name = "sparse_coo_tensor"
     only_eager(name)
+    if indices is None and (values is not None or size is None):
+        raise TypeError(f"{name}: needs indices and values, or a size alone")
     if values is None:
         shape = tuple(int(s) for s in (indices if size is None else size))
         found = zeros((0,), dtype=dtype, device=device)

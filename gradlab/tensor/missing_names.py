@@ -84,6 +84,7 @@ MODULES = {
         **_all("ModuleDict ParameterDict BufferDict", "use gl.nn.ModuleDict, ParameterDict"),
         "to_dlpack": "use gl.from_dlpack on the other side: tensors have __dlpack__", "compiler": "use gl.compile",
         "rnn_tanh": "use nn.RNN", "rnn_relu": "use nn.RNN(nonlinearity='relu')", "lstm": "use nn.LSTM", "gru": "use nn.GRU",
+        "lstm_cell": "use nn.LSTMCell", "gru_cell": "use nn.GRUCell", **_all("rnn_tanh_cell rnn_relu_cell", "use nn.RNNCell"),
     },
     "gradlab.nn": {
         "Container": "use Module",
