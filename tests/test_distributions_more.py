@@ -259,3 +259,59 @@ def test_on_a_gpu():
             found.append((x.detach().cpu().numpy(), c.grad.cpu().numpy()))
         np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
         np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-5)
+
+
+OUTSIDE = {  # of distributions that live on a part of the line: values below and above it
+    "Exponential": (lambda: d.Exponential(2.0), [-1.0], []), "HalfNormal": (lambda: d.HalfNormal(2.0), [-1.0], []),
+    "HalfCauchy": (lambda: d.HalfCauchy(2.0), [-1.0], []), "LogNormal": (lambda: d.LogNormal(0.0, 1.0), [-1.0, 0.0], []),
+    "Pareto": (lambda: d.Pareto(2.0, 3.0), [-1.0, 0.0, 1.9], []), "Weibull": (lambda: d.Weibull(2.0, 3.0), [-1.0], []),
+    "GeneralizedPareto": (lambda: d.GeneralizedPareto(1.0, 1.0, -0.5), [0.9], [3.1]), "Uniform": (lambda: d.Uniform(1.0, 2.0), [0.0], [3.0]),
+    "Kumaraswamy": (lambda: d.Kumaraswamy(2.0, 3.0), [-1.0], [1.5]),
+    "ContinuousBernoulli": (lambda: d.ContinuousBernoulli(0.3), [-1.0], [1.5]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_cumulative_outside_of_the_support(name):
+    """It was -0.65 of Exponential and -1.7 of Weibull."""
+    make, below, above = OUTSIDE[name]
+    assert all(make().cdf(gl.tensor(v)).item() == 0 for v in below) and all(make().cdf(gl.tensor(v)).item() == 1 for v in above)
+
+
+VECTORS = {  # of distributions whose value is more than one number, with a value
+    "Dirichlet": (lambda: d.Dirichlet(gl.tensor([0.5, 1.0, 2.0])), [0.2, 0.3, 0.5]),
+    "MultivariateNormal": (lambda: d.MultivariateNormal(gl.zeros(3), gl.eye(3)), [0.2, 0.3, 0.5]),
+    "LowRankMultivariateNormal": (lambda: d.LowRankMultivariateNormal(gl.zeros(3), gl.ones(3, 1), gl.ones(3)), [0.2, 0.3, 0.5]),
+    "OneHotCategorical": (lambda: d.OneHotCategorical(gl.tensor([0.2, 0.3, 0.5])), [0.0, 1.0, 0.0]),
+    "Multinomial": (lambda: d.Multinomial(4, gl.tensor([0.2, 0.3, 0.5])), [1.0, 1.0, 2.0]),
+    "RelaxedOneHotCategorical": (lambda: d.RelaxedOneHotCategorical(gl.tensor(0.5), gl.tensor([0.2, 0.3, 0.5])), [0.2, 0.3, 0.5]),
+    "LogisticNormal": (lambda: d.LogisticNormal(gl.zeros(2), gl.ones(2)), [0.2, 0.3, 0.5]),
+    "StickBreaking": (lambda: d.TransformedDistribution(d.Normal(gl.zeros(2), gl.ones(2)), [d.StickBreakingTransform()]), [0.2, 0.3, 0.5]),
+    "LKJCholesky": (lambda: d.LKJCholesky(3, 1.0), np.eye(3).tolist()), "Wishart": (lambda: d.Wishart(4.0, gl.eye(3)), np.eye(3).tolist()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_values_of_another_event_shape(name):
+    """One that only broadcasts with the event's shape gave a number."""
+    make, value = VECTORS[name]
+    value = gl.tensor(value)
+    for batch in ((), (2,), (5, 1)):
+        assert make().log_prob(value.expand(*batch, *value.shape)).shape == batch
+    assert make().log_prob(value).isfinite()
+    for wrong in (gl.tensor(1.0), gl.ones(1), gl.ones(2, 1), gl.ones(2), gl.ones(4), value[..., :1], value[..., :0]):
+        with pytest.raises(ValueError, match="last sizes are the event's"):
+            make().log_prob(wrong)
+    for no_tensor in ([0.2, 0.3, 0.5], None, "0.5"):
+        with pytest.raises(ValueError, match="a value is a tensor, not"):
+            make().log_prob(no_tensor)
+
+
+def test_divergence_through_the_same_transforms():
+    one, other = d.Normal(gl.zeros(2, 3), gl.ones(2, 3)), d.Normal(gl.ones(2, 3), 2 * gl.ones(2, 3))
+    for transforms, base in (([d.ExpTransform()], 0), ([d.StickBreakingTransform()], 1), ([d.TanhTransform(), d.SigmoidTransform()], 0)):
+        p, q = (d.TransformedDistribution(b, transforms) for b in (one, other))
+        expected = d.kl_divergence(d.Independent(one, base), d.Independent(other, base))
+        np.testing.assert_allclose(d.kl_divergence(p, q).numpy(), expected.numpy(), rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="different transforms"):
+        d.kl_divergence(d.TransformedDistribution(one, [d.ExpTransform()]), d.TransformedDistribution(other, [d.TanhTransform()]))

@@ -127,7 +127,7 @@ def test_saturated_probabilities(name, probability):
             density.backward()
             found.append((density, p.grad))
         for a, b in zip(*found, strict=True):
-            same(a, b, rtol=1e-5, atol=3e-6)
+            same(a, b, rtol=1e-3 if name == "Binomial" else 1e-5, atol=3e-6)
 
 
 PAIRS = {

@@ -101,7 +101,8 @@ class Categorical(GivenEither):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the class's probability; a given one is kept `finfo.eps` away from 0 and 1, so that this is finite."""
-        self.require((value >= 0) & (value < self.num_events), f"a value is a class from 0 to {self.num_events - 1}")
+        whole = (value >= 0) & (value < self.num_events) & (value == value.floor())
+        self.require(whole, f"a value is a class from 0 to {self.num_events - 1}")
         given = self._param
         shape = broadcast_shapes(value.shape, given.shape[:-1])
         index = value.to(int64).expand(shape).unsqueeze(-1)

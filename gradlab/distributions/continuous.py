@@ -191,8 +191,8 @@ class Exponential(ExponentialFamily):
         return self.rate.log() - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
-        """1 - exp(-rate · value)."""
-        return -(-self.rate * value).expm1()
+        """1 - exp(-rate · value); 0 of what is negative."""
+        return -(-self.rate * value).clamp(max=0).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
         """The inverse of `cdf`."""

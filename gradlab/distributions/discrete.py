@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.rounding import derived
@@ -210,19 +208,15 @@ class Binomial(_Binary):
     """
 
     has_enumerate_support = True
+    batched = ("total_count", *_Binary.batched)
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         one_of("Binomial", probs, logits)
-        self.total_count = total_count
-        if isinstance(total_count, Tensor):
-            self.batched = ("total_count", *self.batched)
-            self.total_count, given = broadcast(total_count, logits if probs is None else probs)
-            super().__init__(None if probs is None else given, given if probs is None else None, validate_args)
-            self.require((total_count >= 0) & (total_count == total_count.floor()), "total_count is whole numbers, not negative")
-        elif not isinstance(total_count, (int, np.integer)) or total_count < 0:
-            raise ValueError(f"Binomial: total_count is an integer that is not negative, or a tensor of such, not {total_count!r}")
-        else:
-            super().__init__(probs, logits, validate_args)
+        self._most = None if isinstance(total_count, Tensor) else total_count  # a number is known in a trace, too
+        count, given = broadcast(total_count, logits if probs is None else probs)
+        self.total_count = count.to(given.dtype)
+        super().__init__(None if probs is None else given, given if probs is None else None, validate_args)
+        self.require((count >= 0) & (count == count.floor()), "total_count is whole numbers, not negative")
 
     @property
     def mean(self) -> Tensor:
@@ -241,19 +235,21 @@ class Binomial(_Binary):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Whole numbers of the parameters' dtype. Of a tensor of counts, the largest is read."""
-        shape = self._extended(sample_shape)
-        if not isinstance(self.total_count, Tensor):
-            return bernoulli(self.probs.detach().expand(self.total_count, *shape)).sum(0)
-        most = int(self.total_count.max()) if self.total_count.numel() else 0
-        trial = arange(most, device=self.total_count.device).reshape(-1, *[1] * len(self._batch_shape)) < self.total_count
-        probs = where(trial, self.probs.detach(), 0.0)
-        return bernoulli(probs.reshape(most, *[1] * (len(shape) - len(self._batch_shape)), *self._batch_shape).expand(most, *shape)).sum(0)
+        shape, most = self._extended(sample_shape), self._largest()
+        probs = self.probs.detach()
+        if self._most is None:
+            trial = arange(most, device=self.total_count.device).reshape(-1, *[1] * len(self._batch_shape)) < self.total_count
+            probs = where(trial, probs, 0.0).reshape(most, *[1] * (len(shape) - len(self._batch_shape)), *self._batch_shape)
+        return bernoulli(probs.expand(most, *shape)).sum(0)
+
+    def _largest(self) -> int:
+        found = self._most if self._most is not None else self.total_count.max() if self.total_count.numel() else 0
+        return int(found)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log of the binomial coefficient + value · log(probs) + (total_count - value) · log(1 - probs), `probs` as in `Bernoulli`."""
         self.require((value >= 0) & (value <= self.total_count) & (value == value.floor()), "a value is from 0 to total_count")
-        dtype = self.probs.dtype
-        n = self.total_count.to(dtype) if isinstance(self.total_count, Tensor) else full_like(value.to(dtype), self.total_count)
+        n = self.total_count
         rest = n - value
         coefficient = (n + 1).lgamma() - (value + 1).lgamma() - (rest + 1).lgamma()
         return coefficient + self._likelihood(value, rest)
@@ -266,12 +262,12 @@ class Binomial(_Binary):
 
     def _values(self) -> Tensor:
         """0 to the largest count, along a new first dimension."""
-        most = int(self.total_count.max()) if isinstance(self.total_count, Tensor) else self.total_count
-        return arange(most + 1, dtype=self.probs.dtype, device=self.probs.device).reshape(-1, *[1] * len(self._batch_shape))
+        values = arange(self._largest() + 1, dtype=self.probs.dtype, device=self.probs.device)
+        return values.reshape(-1, *[1] * len(self._batch_shape))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """0 to total_count. NotImplementedError where the counts differ."""
-        if isinstance(self.total_count, Tensor) and bool((self.total_count != self.total_count.max()).any()):
+        if self._most is None and bool((self.total_count != self.total_count.max()).any()):
             raise NotImplementedError("Binomial: the counts differ, so that there is no one list of values; take one count at a time")
         return self._values().expand(-1, *self._batch_shape) if expand else self._values()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from gradlab.autograd.mode import current, no_grad
 from gradlab.distributions.constraints import is_dependent
 from gradlab.distributions.rounding import Measured
 from gradlab.dtype import FLOATING, get_default_dtype
-from gradlab.spec import broadcast_shapes
+from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.size import Size
@@ -41,6 +42,20 @@ def readable() -> bool:
     return mode.tracer is None and mode.vmap is None
 
 
+def of_its_shape(log_prob: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
+    """The density, after a look at the value's shape: one that only broadcasts with the event's would give a number."""
+
+    @functools.wraps(log_prob)
+    def checked(self: Any, value: Any) -> Tensor:
+        if isinstance(value, (int, float)):
+            value = tensor(value)
+        if self._validate_args:
+            self._check_shape(value)
+        return log_prob(self, value)
+
+    return checked
+
+
 class Distribution(Measured):
     """A distribution, or a batch of them that are independent.
 
@@ -62,6 +77,12 @@ class Distribution(Measured):
             self._validate_args = validate_args
         if self._validate_args and not type(self).__module__.startswith("gradlab."):
             self._check_parameters()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        own: Any = cls.__dict__.get("log_prob")
+        if cls.__module__.startswith("gradlab.") and own is not None:
+            cls.log_prob = of_its_shape(own)  # type: ignore[method-assign, assignment]
+        super().__init_subclass__(**options)
 
     def _check_parameters(self) -> None:
         """ValueError for a parameter outside of the set that a class of one's own names in `arg_constraints`."""
@@ -179,11 +200,17 @@ class Distribution(Measured):
 
     def _validate_sample(self, value: Tensor) -> None:
         """ValueError for a value of another shape, or outside of the support."""
-        shape = (*self._batch_shape, *self._event_shape)
-        if not isinstance(value, Tensor):
-            raise ValueError("a value is a tensor")
-        broadcast_shapes(value.shape[max(value.ndim - len(shape), 0) :], shape)
+        self._check_shape(value)
         self.require(self.support.check(value), f"a value is within the support, {self.support!r}")
+
+    def _check_shape(self, value: Any) -> None:
+        """ValueError for what is no tensor, whose last sizes are not the event's, or that does not broadcast with the batch."""
+        if not isinstance(value, Tensor):
+            raise ValueError(f"a value is a tensor, not {type(value).__name__}; use gradlab.tensor(...)")
+        shape, given = (*self._batch_shape, *self._event_shape), tuple(value.shape)
+        if given[len(given) - len(self._event_shape) :] != tuple(self._event_shape) or len(given) < len(self._event_shape):
+            raise ShapeError(f"a value's last sizes are the event's, {tuple(self._event_shape)}, but it has shape {given}")
+        broadcast_shapes(given[max(len(given) - len(shape), 0) :], shape)
 
     def __repr__(self) -> str:
         parts: list[str] = []

@@ -13,7 +13,7 @@ from gradlab.distributions.distribution import Distribution
 from gradlab.distributions.joint import Independent, summed
 from gradlab.distributions.normal import MultivariateNormal, Normal
 from gradlab.distributions.rounding import unit
-from gradlab.distributions.transformed import LogNormal
+from gradlab.distributions.transformed import LogNormal, TransformedDistribution
 from gradlab.nn.functional import logsigmoid, softplus
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import full_like
@@ -72,6 +72,15 @@ def _log_normal(p: LogNormal, q: LogNormal) -> Tensor:
     return _normal(p.base_dist, q.base_dist)
 
 
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
+    """Of the bases, where both go through the same transforms."""
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError("kl_divergence: the two go through different transforms; register_kl adds a formula for their classes")
+    dims = len(p.event_shape) + sum(t.dim_in - t.dim_out for t in p.transforms)
+    return summed(kl_divergence(p.base_dist, q.base_dist), dims - len(p.base_dist.event_shape))
+
+
 @register_kl(Laplace, Laplace)
 def _laplace(p: Laplace, q: Laplace) -> Tensor:
     ratio, gap = p.scale / q.scale, (p.loc - q.loc).abs()
@@ -113,8 +122,7 @@ def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
 
 @register_kl(Binomial, Binomial)
 def _binomial(p: Binomial, q: Binomial) -> Tensor:
-    differs = p.total_count != q.total_count
-    if bool(differs.any()) if isinstance(differs, Tensor) else differs:
+    if bool((p.total_count != q.total_count).any()):
         raise ValueError(f"kl_divergence: binomials of {p.total_count} and of {q.total_count} trials")
     return p.total_count * _bernoulli(p, q)  # type: ignore[arg-type]
 

@@ -46,6 +46,9 @@ class Independent(Distribution):
         """As the base."""
         return self.base_dist.rsample(sample_shape)
 
+    def _check_shape(self, value: Any) -> None:
+        """The base looks at it: as in PyTorch, a value that only broadcasts is one for all that are one event."""
+
     def log_prob(self, value: Tensor) -> Tensor:
         """The base's, summed."""
         return summed(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)

@@ -144,8 +144,8 @@ class Pareto(Formulated):
         return where(value < self.scale, full_like(found, -math.inf), found)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """1 - (scale / value)^alpha."""
-        return -(self.alpha * (self.scale / value).clamp(max=1).log()).expm1()
+        """1 - (scale / value)^alpha; 0 below the scale."""
+        return -(self.alpha * (self.scale / value.maximum(self.scale)).log()).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
         """The inverse of `cdf`."""
@@ -284,8 +284,8 @@ class Weibull(Formulated):
         return (self.concentration / self.scale).log() + (self.concentration - 1).xlogy(ratio) - ratio**self.concentration
 
     def cdf(self, value: Tensor) -> Tensor:
-        """1 - exp(-(value / scale)^c)."""
-        return -(-((value / self.scale) ** self.concentration)).expm1()
+        """1 - exp(-(value / scale)^c); 0 of what is negative."""
+        return -(-((value.clamp(min=0) / self.scale) ** self.concentration)).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
         """The inverse of `cdf`."""
@@ -347,8 +347,8 @@ class Kumaraswamy(Formulated):
         return (a * b).log() + (a - 1).xlogy(value) + (b - 1).xlogy(1 - value**a)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """1 - (1 - value^a)^b."""
-        return -(self.concentration0 * (-(value**self.concentration1)).log1p()).expm1()
+        """1 - (1 - value^a)^b; 0 below 0 and 1 above 1."""
+        return -(self.concentration0 * (-(value.clamp(0, 1)**self.concentration1)).log1p()).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
         """The inverse of `cdf`."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab.autograd.mode import no_grad
-from gradlab.distributions.distribution import Distribution
+from gradlab.distributions.distribution import Distribution, readable
 from gradlab.distributions.element_transforms import ExpTransform, PowerTransform, StickBreakingTransform
 from gradlab.distributions.gamma import Gamma
 from gradlab.distributions.joint import Independent, summed
@@ -69,6 +69,8 @@ class TransformedDistribution(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The base's at the value before the transforms, less the logarithm of how they stretch space."""
+        if self._validate_args and readable():
+            self.require(self.support.check(value), f"a value is within the support, {self.support!r}")
         found: Any = 0.0
         dims, y = len(self._event_shape), value
         for t in reversed(self.transforms):
@@ -165,8 +167,8 @@ class LogNormal(Formulated):
         return self.base_dist.log_prob(value.log()) - value.log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        """That of the logarithm."""
-        return self.base_dist.cdf(value.log())
+        """That of the logarithm; 0 of what is negative."""
+        return self.base_dist.cdf(value.clamp(min=0).log())
 
     def icdf(self, value: Tensor) -> Tensor:
         """exp of the normal quantile."""
