@@ -265,8 +265,8 @@ OUTSIDE = {  # of distributions that live on a part of the line: values below an
     "Exponential": (lambda: d.Exponential(2.0), [-1.0], []), "HalfNormal": (lambda: d.HalfNormal(2.0), [-1.0], []),
     "HalfCauchy": (lambda: d.HalfCauchy(2.0), [-1.0], []), "LogNormal": (lambda: d.LogNormal(0.0, 1.0), [-1.0, 0.0], []),
     "Pareto": (lambda: d.Pareto(2.0, 3.0), [-1.0, 0.0, 1.9], []), "Weibull": (lambda: d.Weibull(2.0, 3.0), [-1.0], []),
-    "GeneralizedPareto": (lambda: d.GeneralizedPareto(1.0, 1.0, -0.5), [0.9], [3.1]), "Uniform": (lambda: d.Uniform(1.0, 2.0), [0.0], [3.0]),
-    "Kumaraswamy": (lambda: d.Kumaraswamy(2.0, 3.0), [-1.0], [1.5]),
+    "GeneralizedPareto": (lambda: d.GeneralizedPareto(1.0, 1.0, -0.5), [0.9], [3.1]),
+    "Uniform": (lambda: d.Uniform(1.0, 2.0), [0.0], [3.0]), "Kumaraswamy": (lambda: d.Kumaraswamy(2.0, 3.0), [-1.0], [1.5]),
     "ContinuousBernoulli": (lambda: d.ContinuousBernoulli(0.3), [-1.0], [1.5]),
 }  # fmt: skip
 
