@@ -190,8 +190,13 @@ def as_numpy(dtype: Any) -> np.dtype[Any]:
     return dtype if isinstance(dtype, np.dtype) and dtype in _BY_NUMPY and dtype.isnative else as_dtype(dtype).dtype
 
 
+class OutOfRange(OverflowError, RuntimeError):
+    """A number too large for what it is used for. Both an OverflowError (Python's) and a RuntimeError (PyTorch's)."""
+
+
 def immediate(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A Python number as a NumPy scalar of `dtype`; integers wrap, floats round or overflow to infinity, as in PyTorch."""
+    """A Python number as a NumPy scalar of `dtype`; integers wrap, floats round or overflow to infinity, as in PyTorch. OutOfRange for
+    integers beyond 64 bits."""
     kind = dtype.kind
     if kind == "b":
         return np.bool_(value)
@@ -199,6 +204,8 @@ def immediate(value: Any, dtype: np.dtype[Any]) -> Any:
         return dtype.type(value)
     if kind in "iu" and not isinstance(value, float):
         bits = dtype.itemsize * 8
+        if not -1 << 63 <= value < 1 << 64:
+            raise OutOfRange(f"{dtype.name}: {value} is too large for 64 bits")
         value &= (1 << bits) - 1
         if kind == "i" and value >> (bits - 1):
             value -= 1 << bits
@@ -287,11 +294,19 @@ def result_type(tensors: Iterable[tuple[np.dtype[Any], int]], numbers: Iterable[
     return result
 
 
+def _asked(name: str, dtype: Any) -> DType:
+    """The dtype whose limits are asked for; an error names who asked."""
+    try:
+        return as_dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+
+
 class FloatInfo:
     """Limits of a floating point dtype, or of a complex one's real parts, as `torch.finfo`."""
 
     def __init__(self, dtype: Any = None) -> None:
-        chosen = _default if dtype is None else as_dtype(dtype)
+        chosen = _default if dtype is None else _asked("finfo", dtype)
         chosen = chosen.to_real() if chosen.is_complex else chosen
         if not chosen.is_floating_point:
             raise TypeError(f"finfo: {chosen} is not floating point; use iinfo")
@@ -311,7 +326,7 @@ class IntegerInfo:
     """Limits of an integer dtype, as `torch.iinfo`."""
 
     def __init__(self, dtype: Any) -> None:
-        chosen = as_dtype(dtype)
+        chosen = _asked("iinfo", dtype)
         if chosen.dtype in INEXACT or chosen is bool_:
             raise TypeError(f"iinfo: {chosen} is not an integer type")
         info = np.iinfo(chosen.dtype)

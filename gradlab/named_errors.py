@@ -23,6 +23,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from gradlab.call_site import inside
+from gradlab.dtype import OutOfRange
 from gradlab.spec import DimensionError, NoInteger, ShapeError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,10 +41,6 @@ _QUOTED = re.compile(r"'(?:[\w.]+\.)?(\w+)'")
 
 class AllocationError(MemoryError, RuntimeError):
     """There is no memory for a result. Both a MemoryError (Python's and NumPy's) and a RuntimeError (PyTorch's)."""
-
-
-class OutOfRange(OverflowError, RuntimeError):
-    """A number too large for what it is used for. Both an OverflowError (Python's) and a RuntimeError (PyTorch's)."""
 
 
 # What an error that Python or NumPy raised becomes; those that are not here stay what they are.
@@ -92,6 +89,11 @@ class Kind:
 
 
 FLAG, INTEGER, NUMBER = Kind("True or False", bool), Kind("an integer", int), Kind("a number", float, int)
+VALUE = Kind("a number or a tensor", float, int)  # by which whole tensors are multiplied, say
+_VALUES: dict[str, set[str]] = {
+    "gumbel_softmax": {"tau"}, "local_response_norm": {"alpha", "beta", "k"}, "normalize": {"eps"}, "gaussian_nll_loss": {"eps"},
+    "triplet_margin_with_distance_loss": {"margin"}, **{f"lp_pool{rank}d": {"norm_type"} for rank in (1, 2, 3)},
+}  # fmt: skip
 _OF_ANNOTATION = {"bool": FLAG, "int": INTEGER, "float": NUMBER}
 _IN_NO_NUMBER = (str, bytes, bytearray, list, tuple, dict, set, range)
 Looked = dict[str, tuple[int, tuple[type, ...], Kind]]
@@ -113,6 +115,8 @@ def looked_at(function: Any) -> Looked:
         if what in without or not isinstance(said, str):
             continue
         kind = _OF_ANNOTATION.get(said.removesuffix(" | None")) or (FLAG if said == "Any" and type(defaults.get(what)) is bool else None)
+        if kind is NUMBER and what in _VALUES.get(function.__name__, ()):
+            kind = VALUE
         if kind is not None and not (kind is FLAG and what in _ANY_TRUTH):
             or_none = said.endswith("None") or what in _OR_NONE or (kind is not FLAG and defaults.get(what, 0) is None)
             found[what] = i if i < code.co_argcount else 1 << 30, kind.or_none if or_none else kind.types, kind
@@ -132,8 +136,7 @@ def number(name: str, what: str, value: Any) -> Any:
 
 
 def _is_not(what: str, kind: Kind, value: Any) -> str:
-    text = repr(value)
-    return f"{what} is {kind.word}, not {type(value).__name__}: {text if len(text) < 80 else text[:76] + '…'}"
+    return f"{what} is {kind.word}, not {type(value).__name__}: {describe(value)}"
 
 
 def _taken(name: str, what: str, kind: Kind, value: Any) -> Any:
@@ -143,7 +146,7 @@ def _taken(name: str, what: str, kind: Kind, value: Any) -> Any:
     wrong = value is None or isinstance(value, _IN_NO_NUMBER)
     if kind is INTEGER and (wrong or isinstance(value, (bool, np.bool_, float, complex, np.inexact))):
         raise NoInteger(_is_not(what, kind, value), value)  # named by the outermost function, perhaps by a parameter of its own
-    if wrong:
+    if wrong or (kind is NUMBER and getattr(value, "shape", None)):  # of a tensor or array only one without dimensions
         raise TypeError(f"{name}: {_is_not(what, kind, value)}")
     return value
 

@@ -3,12 +3,14 @@
 --device cuda   the parity tests run every sample, dtype, layout and gradient; without it a part of them.
 --full          the same.
 --rotating HASH  of what is left out without these two a sixth, chosen by the hash of a commit (rotation.py).
+--shuffled SEED  the tests in an order by chance, those of all files mixed: none may need another before it.
 
 Where there is no cupy, or GRADLAB_CUDA=emulated says so, "cuda" is the emulated GPU.
 """
 
 import importlib.util
 import os
+import random
 import sys
 
 import alone
@@ -41,6 +43,7 @@ def pytest_addoption(parser):
     parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: run the whole parity suite")
     parser.addoption("--full", action="store_true", help="run the whole parity suite")
     parser.addoption("--rotating", default="", metavar="HASH", help="run a sixth of what is left out, chosen by a commit's hash")
+    parser.addoption("--shuffled", default="", metavar="SEED", help="run the tests in an order by chance, which the seed repeats")
     parser.addoption("--rotating-seconds", type=float, default=0, help="begin none of them after so many seconds")
 
 
@@ -66,7 +69,10 @@ def pytest_collection_modifyitems(config, items):
         if "cuda" in getattr(item, "fixturenames", ()):  # those that look into the emulated driver skip themselves on a real one
             item.add_marker(pytest.mark.gpu)
     # Several processes are handed large pieces first, small ones at the end: there the few long tests are shared out evenly.
-    items.sort(key=lambda item: item.get_closest_marker("long") is not None)
+    if seed := config.getoption("--shuffled"):
+        random.Random(seed).shuffle(items)
+    else:
+        items.sort(key=lambda item: item.get_closest_marker("long") is not None)
     if config.getoption("--rotating"):
         rotation.select(config, items)
         return

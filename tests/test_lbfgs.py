@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 
 import numpy as np
 import pytest
@@ -86,6 +87,79 @@ def test_the_history_is_bounded():
     opt = optim.LBFGS([x], max_iter=10, history_size=2, line_search_fn="strong_wolfe")
     opt.step(closure(opt, x, valley))
     assert len(opt.state[x]["old_dirs"]) == 2
+
+
+FALLS = {  # functions of a step and their slopes, which fall at 0
+    "bowl": (lambda t: (t - 3) ** 2, lambda t: 2 * (t - 3)),
+    "far bowl": (lambda t: (t - 300) ** 2, lambda t: 2 * (t - 300)),
+    "narrow bowl": (lambda t: 50 * (t - 0.03) ** 2, lambda t: 100 * (t - 0.03)),
+    "quartic": (lambda t: (t - 2) ** 4 + t, lambda t: 4 * (t - 2) ** 3 + 1),
+    "waves": (lambda t: 0.02 * t * t - math.sin(3 * t), lambda t: 0.04 * t - 3 * math.cos(3 * t)),
+    "no end": (lambda t: -t, lambda t: -1.0),
+    "flattens": (lambda t: -math.log1p(t), lambda t: -1 / (1 + t)),
+    "kink": (lambda t: abs(t - 1.3) - 0.01 * t, lambda t: (1.0 if t > 1.3 else -1.0) - 0.01),
+    "wall": (lambda t: -t + math.exp(min(20 * (t - 2), 300)), lambda t: -1 + 20 * math.exp(min(20 * (t - 2), 300))),
+    "dip": (lambda t: -t * math.exp(-30 * t) - 2e-5 * t, lambda t: (30 * t - 1) * math.exp(-30 * t) - 2e-5),
+    "ripples": (lambda t: -0.1 * t - 0.05 * math.sin(40 * t), lambda t: -0.1 - 2 * math.cos(40 * t)),
+}
+
+
+def steps_of(name, first, most=7):
+    """The steps that the search tries."""
+    f, df = FALLS[name]
+    tried = []
+
+    def evaluate(t):
+        tried.append(t)
+        return Point(t, f(t), None, df(t))
+
+    strong_wolfe(evaluate, Point(0.0, f(0.0), None, df(0.0)), first, 1.0, 1e-9, most)
+    return tried
+
+
+STEPS = {  # those of PyTorch's search (see below)
+    ("bowl", 0.01): (0.01, 0.1, 1.0), ("bowl", 1.0): (1.0,), ("bowl", 10.0): (10.0, 3.0),
+    ("far bowl", 0.01): (0.01, 0.1, 1.0, 10.0, 100.0), ("far bowl", 1.0): (1.0, 10.0, 100.0), ("far bowl", 10.0): (10.0, 100.0),
+    ("narrow bowl", 0.01): (0.01,), ("narrow bowl", 1.0): (1.0, 0.03), ("narrow bowl", 10.0): (10.0, 0.03),
+    ("quartic", 0.01): (0.01, 0.05505, 0.3030002), ("quartic", 1.0): (1.0,), ("quartic", 10.0): (10.0, 4.417169, 2.156517),
+    ("waves", 0.01): (0.01, 0.1, 0.4731413), ("waves", 1.0): (1.0, 0.5305274), ("waves", 10.0): (10.0, 2.753688),
+    ("no end", 0.01): (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0),
+    ("no end", 1.0): (1.0, 10.0, 100.0, 1000.0, 10000.0, 100000.0, 1000000.0),
+    ("no end", 10.0): (10.0, 100.0, 1000.0, 10000.0, 100000.0, 1000000.0, 10000000.0), ("flattens", 0.01): (0.01, 0.05505, 0.3030002),
+    ("flattens", 1.0): (1.0,), ("flattens", 10.0): (10.0,),
+    ("kink", 0.01): (0.01, 0.05505, 0.3030002, 3.030002, 1.195878, 1.48126, 1.289097),
+    ("kink", 1.0): (1.0, 10.0, 2.343923, 1.295687, 1.444704, 1.317772, 1.300236),
+    ("kink", 10.0): (10.0, 1.788973, 1.352336, 1.153111, 1.305059, 1.282882, 1.300237),
+    ("wall", 0.01): (0.01, 0.05505, 0.5505, 5.505, 3.81948, 2.695435, 1.945493),
+    ("wall", 1.0): (1.0, 10.0, 6.966292, 4.943627, 3.594884, 2.695253, 2.094746),
+    ("wall", 10.0): (10.0, 6.632997, 4.388154, 2.891325, 1.893023, 1.568385, 1.821856),
+    ("dip", 0.01): (0.01,), ("dip", 1.0): (1.0, 0.3333433, 0.9333343, 0.8733352, 0.819336, 0.7707368, 0.7269974),
+    ("dip", 10.0): (10.0, 3.333433, 9.333343, 9.666672, 9.833336, 9.916668, 9.958334), ("ripples", 0.01): (0.01, 0.03661413),
+    ("ripples", 1.0): (1.0,), ("ripples", 10.0): (10.0,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "first"), STEPS)
+def test_the_line_search_tries_these_steps(name, first):
+    assert steps_of(name, first) == pytest.approx(STEPS[name, first], rel=1e-6)
+    for most in (3, 5):  # one evaluation fewer is the same search, cut short
+        assert steps_of(name, first, most) == steps_of(name, first)[:most]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("name", "first"), STEPS)
+def test_pytorch_tries_these_steps(name, first):
+    torch = pytest.importorskip("torch")
+    search = pytest.importorskip("torch.optim.lbfgs")._strong_wolfe
+    (f, df), tried = FALLS[name], []
+
+    def evaluate(x, t, d):
+        tried.append(float(t))
+        return f(float(t)), torch.tensor([df(float(t))], dtype=torch.float64)
+
+    one, slope = torch.ones(1, dtype=torch.float64), torch.tensor([df(0.0)], dtype=torch.float64)
+    search(evaluate, None, first, one, f(0.0), slope, slope[0], max_ls=6)
+    assert tried == pytest.approx(STEPS[name, first], rel=1e-6)
 
 
 def test_the_line_search_satisfies_the_wolfe_conditions():

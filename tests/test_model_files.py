@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import gradlab as gl
 from gradlab.utils.serialization import FileFormatError, from_bytes, to_bytes
+from gradlab.utils.serialization.shards import bytes_in
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 STATE = {"a.weight": (300, 4), "a.bias": (4,), "b.weight": (10, 10), "c": ()}
@@ -204,6 +205,70 @@ def test_gguf_of_its_own_package(tmp_path):
         step()
     found = gl.load(tmp_path / "m.gguf")
     assert found["w"].tolist() == W.tolist() and found["h"].dtype == gl.float16
+
+
+# The numbers of types and kinds in "GGUF" (the ggml project's specification of the format), without those that were withdrawn.
+TYPES = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
+QUANTISED = {
+    "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q8_1": 9, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14,
+    "Q8_K": 15, "IQ2_XXS": 16, "IQ2_XS": 17, "IQ3_XXS": 18, "IQ1_S": 19, "IQ4_NL": 20, "IQ3_S": 21, "IQ2_S": 22, "IQ4_XS": 23, "IQ1_M": 29,
+    "TQ1_0": 34, "TQ2_0": 35, "MXFP4": 39,
+}  # fmt: skip
+ENTRIES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_each_type_of_gguf(kind):
+    """Every other one behind it is still found: a type of another width would shift it."""
+    dtype = getattr(gl, TYPES[kind]).dtype
+    found = from_bytes(gguf([("a", kind, W.astype(dtype)), ("b", 0, W)]), "f")
+    assert found["a"].dtype == getattr(gl, TYPES[kind]) and found["a"].tolist() == found["b"].tolist() == W.tolist()
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_each_quantised_type_is_named(name):
+    with pytest.raises(FileFormatError, match=rf"'w' \({name}\)"):
+        from_bytes(gguf([("w", QUANTISED[name], W)]), "f")
+
+
+@pytest.mark.parametrize("kind", ENTRIES)
+def test_each_kind_of_metadata(kind):
+    """Alone and in an array: what comes behind is found."""
+    one = text("one") + struct.pack(f"<I{ENTRIES[kind]}", kind, 1)
+    many = text("many") + struct.pack(f"<IIQ3{ENTRIES[kind]}", 9, kind, 3, 1, 0, 1)
+    assert from_bytes(gguf([("w", 0, W)], one + many, 2), "f")["w"].tolist() == W.tolist()
+
+
+def test_more_entries_than_there_is_room_for():
+    """They are refused before the first is read: each takes 12 bytes at least."""
+    content = gguf([("w", 0, W)])
+    for tensors, pairs in ((1, len(content) // 12), (len(content) // 12, 1), (1 << 62, 0), (1, 1 << 62)):
+        with pytest.raises(FileFormatError, match=f"{tensors} tensors and {pairs} entries of metadata in {len(content)} bytes"):
+            from_bytes(b"GGUF" + struct.pack("<IQQ", 3, tensors, pairs) + content[24:], "f")
+
+
+UNITS = {"": 1, "b": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_unit_of_a_size(unit):
+    assert [bytes_in(f"{n}{unit}") for n in ("3", "2.5", " 7 ")] == [3 * UNITS[unit], int(2.5 * UNITS[unit]), 7 * UNITS[unit]]
+
+
+@pytest.mark.parametrize(("first", "end", "right"), [
+    (0, 24, True), (0, 23, False), (0, 25, False), (8, 24, False), (24, 0, False), (8, 32, False), (1, 25, False),
+])  # fmt: skip
+@pytest.mark.parametrize("mapped", [False, True])
+def test_where_a_tensor_lies(tmp_path, first, end, right, mapped):
+    """As many bytes as its shape says, within the file: both, whether the file is read or mapped."""
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [first, end]}}).encode()
+    header += b" " * (-len(header) % 8)
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(24))
+    if right:
+        assert gl.load(tmp_path / "m.safetensors", mmap=mapped)["w"].shape == (2, 3)
+        return
+    with pytest.raises(FileFormatError, match=r"damaged|cut short"):
+        gl.load(tmp_path / "m.safetensors", mmap=mapped)
 
 
 def test_quantised_ones_are_named():

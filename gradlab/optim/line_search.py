@@ -23,7 +23,8 @@ class Point(NamedTuple):
 
 
 def cubic_minimum(a: Point, b: Point, low: float, high: float) -> float:
-    """The minimum of the cubic through two points and their slopes, limited to [low, high]; the middle where it has none."""
+    """The minimum of the cubic through two points and their slopes, limited to [low, high]: of a line the end that it falls to. The middle
+    where there is none."""
     if a.t > b.t:
         a, b = b, a
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
@@ -31,10 +32,10 @@ def cubic_minimum(a: Point, b: Point, low: float, high: float) -> float:
     if not square >= 0:
         return (low + high) / 2
     d2 = math.sqrt(square)
-    divisor = b.slope - a.slope + 2 * d2
+    rise, divisor = b.slope + d2 - d1, b.slope - a.slope + 2 * d2
     if divisor == 0:
-        return (low + high) / 2
-    return min(max(b.t - (b.t - a.t) * ((b.slope + d2 - d1) / divisor), low), high)
+        return (low + high) / 2 if rise == 0 else low if rise > 0 else high
+    return min(max(b.t - (b.t - a.t) * (rise / divisor), low), high)
 
 
 def bracket(evaluate: Callable[[float], Point], start: Point, first: float, most: int) -> tuple[list[Point], bool, int]:

@@ -78,7 +78,7 @@ class Optimizer(OptimizerHooks, Minimizing):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        name_classes(cls)
+        name_classes(cls, "__init__ add_param_group load_state_dict")
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 

@@ -77,6 +77,8 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 def _several(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    if isinstance(tensors, Differentiable):
+        raise TypeError(f"{name}: a tuple or list of tensors, not one tensor; tensor.unbind() gives its rows")
     found = list(tensors)
     if not found:
         raise RuntimeError(f"{name}: expected at least one tensor, got none")

@@ -118,10 +118,18 @@ def resolve_conj(input: Tensor) -> Tensor:
     >>> gl.resolve_conj(gl.tensor([1 + 2j]).conj())
     tensor([1.-2.j])
     """
+    only_tensors("resolve_conj", input)
     return input
 
 
-resolve_neg = resolve_conj
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself: a negated one is computed at once.
+
+    >>> gl.resolve_neg(-gl.ones(1))
+    tensor([-1.])
+    """
+    only_tensors("resolve_neg", input)
+    return input
 
 
 def is_conj(input: Tensor) -> bool:
@@ -130,6 +138,7 @@ def is_conj(input: Tensor) -> bool:
     >>> gl.is_conj(gl.tensor([1 + 2j]).conj())
     False
     """
+    only_tensors("is_conj", input)
     return False
 
 
@@ -139,6 +148,7 @@ def is_neg(input: Tensor) -> bool:
     >>> gl.is_neg(-gl.ones(1))
     False
     """
+    only_tensors("is_neg", input)
     return False
 
 

@@ -19,7 +19,7 @@ from gradlab.op import Op
 from gradlab.spec import is_number
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
 from gradlab.tensor.common_arguments import only_tensors, plain, sized
-from gradlab.tensor.from_data import filled, imaginary_lost, values_in
+from gradlab.tensor.from_data import SURE, beyond, filled, imaginary_lost, values_in
 from gradlab.tensor.in_place_methods import assign, ordinary, put, unrepeated
 from gradlab.tensor.memory_formats import copied, laid_as
 from gradlab.tensor.values import values_of
@@ -262,7 +262,7 @@ class ConvertMethods(Differentiable):
         >>> gl.zeros(2).fill_(7)
         tensor([7., 7.])
         """
-        if type(value) is float and ordinary(self):
+        if type(value) is float and ordinary(self) and (-SURE <= value <= SURE or not beyond(value, self._array.dtype)):
             return put(self, value)
         if (part := unrepeated(self)) is not None:
             part.fill_(value)

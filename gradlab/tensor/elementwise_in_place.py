@@ -8,6 +8,7 @@ from numpy import add as np_add, divide, multiply, subtract
 
 from gradlab.autograd.base import Differentiable
 from gradlab.named_errors import explain
+from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.elementwise import add, div, exp, mul, neg, pow, relu, sigmoid, sqrt, sub, tanh
 from gradlab.tensor.in_place_methods import direct, ordinary, unrepeated, update
 from gradlab.tensor.math_pairs import addcdiv, addcmul
@@ -155,6 +156,7 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0]).addcmul_(gl.tensor([2.0]), gl.tensor([3.0]))
         tensor([7.])
         """
+        only_tensors("addcmul_", *() if old else (tensor1, tensor2))
         if not old and ordinary(self, tensor1) and ordinary(self, tensor2) and direct(np_add, self, mul(tensor1, tensor2), value):
             return self
         return update("addcmul_", self, addcmul, tensor1, tensor2, *old, value=value)
@@ -165,6 +167,7 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0]).addcdiv_(gl.tensor([6.0]), gl.tensor([3.0]))
         tensor([3.])
         """
+        only_tensors("addcdiv_", *() if old else (tensor1, tensor2))
         if not old and ordinary(self, tensor1) and ordinary(self, tensor2) and direct(np_add, self, div(tensor1, tensor2), value):
             return self
         return update("addcdiv_", self, addcdiv, tensor1, tensor2, *old, value=value)

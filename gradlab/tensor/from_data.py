@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import numbers
 from decimal import Decimal
 from typing import Any
@@ -22,9 +23,11 @@ from gradlab.dtype import (
     COMPLEX,
     FLOAT32,
     FLOAT64,
+    INEXACT,
     INT64,
     as_numpy,
     complex_of,
+    finfo,
     from_numpy as public_dtype,
     get_default_dtype,
     promote,
@@ -179,6 +182,27 @@ def imaginary_lost() -> None:
     tell(UserWarning, "Casting complex values to real discards the imaginary part: say x.real, or x.abs(), whichever is meant")
 
 
+SURE = 65504.0  # which every floating point dtype holds
+
+
+@functools.cache
+def largest(dtype: np.dtype[Any]) -> float:
+    """The largest number of a floating point dtype; the infinity for others, whose numbers are looked at as integers."""
+    return float(finfo(public_dtype(dtype)).max) if dtype in INEXACT else math.inf
+
+
+def beyond(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a finite number would become an infinity in a tensor of `dtype`."""
+    return bool(not -(most := largest(dtype)) <= value.real <= most and value - value == 0)
+
+
+def held(value: Any, dtype: np.dtype[Any]) -> Any:
+    """The number itself. RuntimeError for a finite one that would become an infinity in a tensor of `dtype`, as in PyTorch."""
+    if beyond(value, dtype):
+        raise RuntimeError(f"{value} does not fit into {dtype.name}, which holds numbers up to {largest(dtype)}")
+    return value
+
+
 def number_of(value: Any, dtype: np.dtype[Any]) -> Any:
     """A number that shall fill a tensor of `dtype`. TypeError for None, RuntimeError for a complex one in a real tensor."""
     if value is None:
@@ -249,6 +273,8 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
     value = value if type(value) in (float, int) else as_number(value)
     if isinstance(value, (complex, np.ndarray)) or value is None:
         value = number_of(value, dtype)
+    if type(value) is not float or not -SURE <= value <= SURE:
+        held(value, dtype)
     mode = current()
     if mode.tracer is not None or device.type != "cpu":
         params = {"shape": shape, "value": value, "dtype": dtype, "device": device}

@@ -40,8 +40,8 @@ class Generator:
         _outside_of_traces("Generator()")
         try:
             self.device = Device(device)
-        except RuntimeError as error:
-            raise RuntimeError(f"Generator: {error}") from None
+        except (RuntimeError, TypeError) as error:
+            raise type(error)(f"Generator: {error}") from None
         self._seed = 0
         self._offset = 0  # in words of 64 bits, always a multiple of 4
 

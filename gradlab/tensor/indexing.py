@@ -22,7 +22,7 @@ from gradlab.op import Op
 from gradlab.ops.indexing import picked_shape, place
 from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, spec_of
 from gradlab.tensor.convert import moved
-from gradlab.tensor.from_data import operand
+from gradlab.tensor.from_data import SURE, beyond, operand
 from gradlab.tensor.in_place_methods import assign, ordinary, outside_graphs, unrepeated
 from gradlab.tensor.index_parts import ALL, Parsed, as_index, basic, bounds, checked, joined, known, match_mask, parse, width
 
@@ -225,6 +225,8 @@ def _written(target: Any, index: Any, value: Any) -> bool:
         value = value._array
         if not value.size or value.ndim > target._array.ndim:
             return False
+    elif not -SURE <= value <= SURE and beyond(value, target._array.dtype):
+        return False
     if type(index) is tuple:
         for part in index:
             if not _simple(part):
@@ -262,7 +264,7 @@ def _write_directly(target: Any, advanced: list[tuple[int, Any]], value: Any) ->
         value = value._array
         if type(value) is not np.ndarray or value.dtype != target._array.dtype or value.ndim > target._array.ndim or not value.size:
             return False
-    elif type(value) is not float and type(value) is not int and type(value) is not complex:
+    elif (type(value) is not float and type(value) is not int and type(value) is not complex) or beyond(value, target._array.dtype):
         return False
     array = target._array
     if type(array) is not np.ndarray or array.dtype.kind not in "fic":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.named_errors import named_functions
 from gradlab.op import result_class
-from gradlab.tensor.common_arguments import few_enough
+from gradlab.tensor.common_arguments import few_enough, only_tensors
 from gradlab.tensor.factorization import qr, svd
 from gradlab.tensor.linalg import matmul
 from gradlab.tensor.random import randn
@@ -56,6 +56,8 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     if q < 0:
         raise ValueError(f"svd_lowrank: q is 0 or more, not {q}")
     q = min(q, m, n)
+    if M is not None:
+        only_tensors("svd_lowrank", M)
     rest = A if M is None else A - M
     if m < n:
         V, S, U = _svd(rest.mH, q, niter)

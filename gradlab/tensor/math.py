@@ -17,7 +17,7 @@ from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo, immediate, ne
 from gradlab.named_errors import named_functions
 from gradlab.quiet import quietly
 from gradlab.tensor import elementwise
-from gradlab.tensor.common_arguments import into
+from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.complex import complex
 from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.where import filled
@@ -233,6 +233,7 @@ def deg2rad(input: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.deg2rad(gl.tensor([180.0]))
     tensor([3.1416])
     """
+    only_tensors("deg2rad", input)
     return input * (math.pi / 180) if out is None else into("deg2rad", out, input * (math.pi / 180))
 
 
@@ -242,6 +243,7 @@ def rad2deg(input: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.rad2deg(gl.tensor([gl.pi]))
     tensor([180.])
     """
+    only_tensors("rad2deg", input)
     return input * (180 / math.pi) if out is None else into("rad2deg", out, input * (180 / math.pi))
 
 

@@ -307,7 +307,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: f
     """
     if old:
         tensor1, tensor2, value = with_value("addcmul", tensor1, tensor2, old)
-    only_tensors("addcmul", tensor1, tensor2)
+    only_tensors("addcmul", input, tensor1, tensor2)
     result = input + _scaled(input, tensor1 * tensor2, value)
     return result if out is None else into("addcmul", out, result)
 
@@ -321,7 +321,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: f
     """
     if old:
         tensor1, tensor2, value = with_value("addcdiv", tensor1, tensor2, old)
-    only_tensors("addcdiv", tensor1, tensor2)
+    only_tensors("addcdiv", input, tensor1, tensor2)
     if tensor1._array.dtype not in INEXACT and tensor2._array.dtype not in INEXACT:
         raise RuntimeError("addcdiv: dividing two integer tensors is not supported; convert one with .float()")
     result = input + _scaled(input, tensor1 / tensor2, value)

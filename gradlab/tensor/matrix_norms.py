@@ -12,7 +12,7 @@ from gradlab.dtype import HALF, INEXACT, as_numpy, promote
 from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, as_number, is_number, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import norms
-from gradlab.tensor.common_arguments import either, into
+from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.rounding import once, rounds_once
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out: Any = 
     >>> gl.linalg.vecdot(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
     tensor(11.)
     """
+    only_tensors("linalg.vecdot", x, y)
     dim = dim if axis is None else either("linalg.vecdot", dim, -1, axis)
     return (x.conj() * y).sum(dim) if out is None else into("linalg.vecdot", out, (x.conj() * y).sum(dim))
 

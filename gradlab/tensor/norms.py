@@ -16,7 +16,7 @@ from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, fi
 from gradlab.named_errors import explain, flag, named_functions
 from gradlab.spec import ShapeError, as_number, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
-from gradlab.tensor.common_arguments import either, into, required
+from gradlab.tensor.common_arguments import either, into, only_tensors, required
 from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     >>> gl.dist(gl.tensor([0.0, 0.0]), gl.tensor([3.0, 4.0]))
     tensor(5.)
     """
+    only_tensors("dist", input, other)
     return norm(input - other, float(p))
 
 

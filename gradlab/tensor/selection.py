@@ -12,9 +12,10 @@ from gradlab.autograd.one_row import one_row
 from gradlab.autograd.recall import scalar
 from gradlab.autograd.record import bind, unrecorded, wrap
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, HALF, INEXACT, INT64
-from gradlab.named_errors import explain, named_functions
+from gradlab.named_errors import describe, explain, named_functions
 from gradlab.spec import normalize_dim
 from gradlab.tensor.common_arguments import into, required
+from gradlab.tensor.from_data import beyond
 from gradlab.tensor.in_place_methods import unrepeated, update
 from gradlab.tensor.index_parts import known
 from gradlab.tensor.indexing import fitted, write_into
@@ -115,8 +116,8 @@ def _along_row(name: str, input: Tensor, dim: int, index: Any, source: Any, accu
 
 def _fill(name: str, input: Any, dim: int, index: Any, value: Any, write: bool) -> Any:
     index = row(name, index)
-    if isinstance(value, Differentiable) and value._array.shape:
-        raise RuntimeError(f"{name}: value is a number or a 0-d tensor, not one of shape {value._array.shape}")
+    if isinstance(value, (tuple, list)) or getattr(value, "shape", None):
+        raise RuntimeError(f"{name}: value is a number or a 0-d tensor, not {describe(value)}")
     shape = lifted(input)._array.shape
     dim = normalize_dim(dim, len(shape))
     if write and unrepeated(input) is not None:
@@ -124,7 +125,7 @@ def _fill(name: str, input: Any, dim: int, index: Any, value: Any, write: bool) 
         return input
     part = (*shape[:dim], index._array.shape[0], *shape[dim + 1 :])
     dtype, plain = input._array.dtype, type(input._array) is np.ndarray and unrecorded(index) is not None
-    if plain and (type(value) is float or type(value) is int) and (dtype is FLOAT32 or dtype is FLOAT64):
+    if plain and (type(value) is float or type(value) is int) and (dtype is FLOAT32 or dtype is FLOAT64) and not beyond(value, dtype):
         try:
             value = wrap(np.full(part, scalar(value, dtype)))
         except OverflowError:  # said below

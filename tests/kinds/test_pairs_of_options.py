@@ -303,3 +303,64 @@ def test_a_loaded_state_is_a_copy(name):
     for _ in range(2):
         step(other, loaded)
     assert before and all(np.array_equal(before[k], v) for k, v in values(saved).items())
+
+
+# ---------------------------------------------------------------- what loads data
+
+
+class Stream(gl.utils.data.IterableDataset):
+    """Seven samples in order, and how many there are."""
+
+    def __iter__(self):
+        return iter(range(7))
+
+    def __len__(self):
+        return 7
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("size", [None, 1, 2, 7, 9])
+@pytest.mark.parametrize("way", ["list", "stream", "sampler", "batch_sampler"])
+def test_the_length_of_a_loader_is_the_number_of_its_batches(way, size, drop_last):
+    data, options = list(range(7)), {}
+    if way == "batch_sampler":
+        options = {"batch_sampler": BatchSampler(range(7), size or 3, drop_last)}
+    else:
+        options = {"batch_size": size, **({"drop_last": drop_last} if size else {}), **({"sampler": range(5)} if way == "sampler" else {})}
+    loader = gl.utils.data.DataLoader(Stream() if way == "stream" else data, **options)
+    assert len(loader) == len(list(loader))
+
+
+def test_samples_draw_numbers_of_their_own():
+    """What samples draw while they are made: no two share numbers, and in batches of another size they draw the same."""
+
+    class Noise:
+        def __len__(self):
+            return 20
+
+        def __getitem__(self, index):
+            return gl.rand(64, dtype=gl.float64)
+
+    gl.manual_seed(5)
+    whole = gl.stack(list(gl.utils.data.DataLoader(Noise(), batch_size=None)))
+    assert len(np.unique(whole.numpy())) == whole.numel()
+    for batch in (1, 3, 20):
+        gl.manual_seed(5)
+        assert gl.equal(gl.cat(list(gl.utils.data.DataLoader(Noise(), batch_size=batch))), whole)
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+@pytest.mark.parametrize("way", ["equal", "ema", "avg_fn"])
+def test_buffers_of_averages(averaged, way):
+    """They are averaged as parameters are, or the model's last."""
+    swa = gl.optim.swa_utils
+    net = nn.BatchNorm1d(2)
+    options = {"ema": {"multi_avg_fn": swa.get_ema_multi_avg_fn(0.5)}, "avg_fn": {"avg_fn": lambda a, c, n: a + (c - a) / 2}}.get(way, {})
+    average = swa.AveragedModel(net, use_buffers=averaged, **options)
+    for value in (1.0, 3.0, 8.0):
+        net.running_mean.fill_(value)
+        gl.nn.init.constant_(net.weight, value)
+        average.update_parameters(net)
+    expected = 4.0 if way == "equal" else 5.0  # (1 + 3 + 8) / 3; ((1 + 3) / 2 + 8) / 2
+    assert average.module.weight.tolist() == pytest.approx([expected] * 2)
+    assert average.module.running_mean.tolist() == pytest.approx([expected if averaged else 8.0] * 2)

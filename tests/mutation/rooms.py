@@ -73,7 +73,7 @@ ROOMS = {
         ("gradlab/optim/*.py", "gradlab/optim/lr_scheduler/*.py", "gradlab/utils/data/*.py"),
         tests("""
             optim* lr_scheduler lbfgs data data_types dataloader_workers prefetch kinds/pairs_of_options kinds/schedulers_resumed
-            kinds/optimizer_switches kinds/shared_arguments
+            kinds/optimizer_switches kinds/shared_arguments kinds/defaults advice
         """),
     ),
     "tensor": Room(
@@ -94,7 +94,10 @@ ROOMS = {
     ),
     "files": Room(
         ("gradlab/utils/serialization/*.py", "gradlab/utils/atomic.py", "gradlab/utils/checkpoint.py", "gradlab/interchange/*.py"),
-        tests("serialization checkpoint* checksums load_formats evil_loaders torch_files* model_files weights interchange_matrix hub"),
+        tests("""
+            serialization checkpoint* checksums load_formats evil_loaders torch_files* model_files weights interchange_matrix hub interop
+            other_libraries data_of_others complex_files private_names kinds/numpy_functions kinds/numpy_numbers kinds/pickled
+        """),
     ),
     "distributed": Room(
         ("gradlab/distributed/*.py", "gradlab/nn/parallel/*.py"), tests("distributed* mpi nccl constraints")

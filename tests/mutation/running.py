@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from mutation.kernel_reach import Used, kernels_at, tests_with
 from mutation.mutant import Mutant
 from mutation.patching import statement_lines
 from mutation.reach import Reach
@@ -173,8 +174,38 @@ class Tree:
         finally:
             path.write_text(text, encoding="utf-8")
 
+    def used(self, room: str) -> Used:
+        """Which kernels each test of a room uses. The tests are run once, and once more where the map is gone."""
+        path = self.maps / f"kernels-{room}.json"
+        if not path.exists():
+            tests = expanded((*ROOMS[room].by_row, *ROOMS[room].tests))
+            print(f"   runs {len(tests)} files of tests of {room} once, to see which kernels they use", flush=True)
+            self.pytest(room, ["-p", "mutation.kernel_reach", "--maxfail=1000", "--kernels-to", str(path), *tests], 7200)
+        found: Used = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+    def of_kernel(self, room: str, mutant: Mutant, seconds: float) -> Outcome:
+        """What becomes of a mutant of a kernel: the tests that use it, as many as fit into the seconds of processor time."""
+        used = self.used(room)
+        names, chosen, spent = kernels_at(mutant.file, (ROOT / mutant.file).read_text(encoding="utf-8"), mutant.start), list[str](), 0.0
+        for test in tests_with(used, names):
+            chosen.append(test)
+            spent += used[test][0]
+            if spent > seconds:
+                break
+        if not chosen:
+            return Outcome("survived", 0, "no test of the room uses its kernel")
+        listed = self.at / "chosen.txt"
+        listed.write_text("\n".join(chosen), encoding="utf-8")
+        files = dict.fromkeys(t.partition("::")[0] for t in chosen)
+        code, said, took = self.planted(room, mutant, ["-p", "mutation.chosen", "--chosen", str(listed), *files], 300 + 10 * spent)
+        if code is None:
+            return Outcome("late", took, "crashed or did not end")
+        unbuilt = "error: " in said and "AssertionError" not in said
+        return Outcome("survived" if code in (0, NO_TESTS) else "stillborn" if unbuilt else "killed", took, last_failure(said))
+
     def compiled(self, room: str, mutant: Mutant, limit: float) -> Outcome:
-        """What becomes of a mutant of a kernel: the tests of its file, run after run."""
+        """What becomes of a mutant of what makes kernels: the tests of its file, run after run."""
         spent, judged = 0.0, False
         for arguments in tests_of(room, mutant.file):
             usual = self.baseline(room, ["-p", "mutation.only_rows", *arguments])
@@ -196,7 +227,9 @@ class Tree:
         quick = dict(zip(python, self.forked(room, python, seconds), strict=True)) if python else {}
         for mutant in mutants:
             outcome = quick.get(mutant)
-            if outcome is None:
+            if mutant.file.startswith("kernels/"):
+                outcome = self.of_kernel(room, mutant, seconds)
+            elif outcome is None:
                 outcome = self.compiled(room, mutant, limit)
             elif outcome.word not in ("killed", "late"):
                 outcome = self.imported(room, mutant, seconds)

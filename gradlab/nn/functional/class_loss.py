@@ -21,7 +21,7 @@ from gradlab.dtype import FLOATING, HALF, INT64, needs_floating
 from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import activation
-from gradlab.tensor.common_arguments import only_real
+from gradlab.tensor.common_arguments import only_real, only_tensors
 from gradlab.tensor.selection import embedding_lookup
 from gradlab.tensor.where import filled
 
@@ -230,6 +230,8 @@ def binary_cross_entropy_with_logits(
     """
     reduction = reduction_of(size_average, reduce, reduction)
     _same_size("binary_cross_entropy_with_logits", input, target)
+    if weight is not None or pos_weight is not None:
+        only_tensors("binary_cross_entropy_with_logits", *(w for w in (weight, pos_weight) if w is not None))
     if pos_weight is None:
         loss = _bce_logits(input, target)
     else:
@@ -253,6 +255,7 @@ def kl_div(
     >>> F.kl_div(gl.tensor([[0.5, 0.5]]).log(), gl.tensor([[0.9, 0.1]]), reduction="batchmean")
     tensor(0.3681)
     """
+    only_tensors("kl_div", input, target)
     only_real("kl_div", input, target)
     legacy = size_average is not None or reduce is not None
     reduction = reduction_of(size_average, reduce, reduction, ("batchmean",))

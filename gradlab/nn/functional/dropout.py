@@ -52,10 +52,10 @@ def _alpha(input: Tensor, p: float, rank: int) -> Tensor:
 def _run(name: str, input: Tensor, p: float, training: bool, inplace: bool, function: Any, *args: Any) -> Tensor:
     if not 0 <= p <= 1:
         raise ValueError(f"{name}: p is a probability between 0 and 1, got {p}")
-    if not training or p == 0:
-        return input
     if not isinstance(input, Differentiable):
         raise TypeError(f"{name}: input is a tensor, not {type(input).__name__}")
+    if not training or p == 0:
+        return input
     if input._array.dtype not in FLOATING:
         raise RuntimeError(needs_floating(name, input.dtype))
     return update(name, input, function, p, *args) if inplace else function(input, p, *args)

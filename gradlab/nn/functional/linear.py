@@ -12,7 +12,7 @@ from gradlab.autograd.record import fully_connected
 from gradlab.dtype import FLOATING, INEXACT, DType, as_dtype, needs_floating
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, count, whole
-from gradlab.tensor.common_arguments import either
+from gradlab.tensor.common_arguments import either, only_tensors
 from gradlab.tensor.norms import dims_of, vector_norm
 from gradlab.tensor.product_sums import addmm
 from gradlab.tensor.rounding import rounds_once
@@ -105,6 +105,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     a, b, w = input1._array.shape, input2._array.shape, weight._array.shape
     if len(w) != 3 or len(a) != len(b) or a[:-1] != b[:-1] or (a[-1:], b[-1:]) != (w[1:2], w[2:]):
         raise ShapeError(f"bilinear: inputs {a} and {b} do not fit a weight of shape {w}: expected (*, n), (*, m) and (out, n, m)")
+    only_tensors("bilinear", *() if bias is None else (bias,))
     n = count(a[:-1])
     left, right = input1.reshape(n, w[1]), input2.reshape(n, w[2])
     half = left.matmul(weight.permute(1, 0, 2).reshape(w[1], w[0] * w[2])).reshape(n, w[0], w[2])
@@ -213,6 +214,7 @@ def pairwise_distance(
     >>> F.pairwise_distance(gl.tensor([[0.0, 0.0]]), gl.tensor([[3.0, 4.0]]))
     tensor([5.0000])
     """
+    only_tensors("pairwise_distance", x1, x2)
     return _norm(x1 - x2 + eps, float(p), -1, keepdim if keepdims is None else keepdims)
 
 

@@ -16,7 +16,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, INEXACT, get_default_dtype, needs_floating
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import broadcast_shapes
-from gradlab.tensor.common_arguments import only_real
+from gradlab.tensor.common_arguments import only_real, only_tensors
 from gradlab.tensor.index_parts import known
 from gradlab.tensor.rounding import rounds_once
 
@@ -181,6 +181,7 @@ def poisson_nll_loss(
     >>> F.poisson_nll_loss(gl.zeros(2), gl.tensor([1.0, 2.0]))
     tensor(1.)
     """
+    only_tensors("poisson_nll_loss", input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:

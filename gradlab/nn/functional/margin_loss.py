@@ -12,6 +12,7 @@ from gradlab.named_errors import named_functions
 from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
+from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.norms import vector_norm
 from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.where import filled
@@ -79,6 +80,7 @@ def soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    only_tensors("soft_margin_loss", input, target)
     margin = target * input
     return reduced((-margin).exp().log1p() if margin.is_complex() else -_logsigmoid(margin), reduction)
 

@@ -155,6 +155,8 @@ def multi_head_attention_forward(
         expected = (batch * num_heads, length, key.shape[0])
         if mask.shape != (expected if mask.ndim == 3 else expected[1:]):
             raise RuntimeError(f"{NAME}: attn_mask has shape {expected[1:]} or {expected}, not {attn_mask.shape}")  # type: ignore[union-attr]
+    if (bias_k is None) != (bias_v is None):
+        raise ValueError(f"{NAME}: bias_k and bias_v are given together")
     if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
             raise ValueError(f"{NAME}: bias_k and bias_v cannot be added to static_k and static_v")

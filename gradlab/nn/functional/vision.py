@@ -12,6 +12,7 @@ from gradlab.dtype import FLOAT32, HALF, UINT8
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
 from gradlab.spec import ShapeError, as_number, whole
+from gradlab.tensor.from_data import held
 from gradlab.tensor.memory_formats import followed
 from gradlab.tensor.rounding import once
 from gradlab.tensor.shape import copied
@@ -60,7 +61,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     pairs = tuple(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
     first = len(shape) - len(pairs)
     if mode == "constant":
-        return _pad(input, pads=((0, 0),) * first + pairs, value=0 if value is None else as_number(value))
+        return _pad(input, pads=((0, 0),) * first + pairs, value=0 if value is None else held(as_number(value), input._array.dtype))
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f'pad: mode is "constant", "reflect", "replicate" or "circular", not {mode!r}')
     if value is not None and value != 0:

@@ -19,6 +19,7 @@ from gradlab.backends.native.lowerings.vector_functions import HALVES, NEAR, lim
 from gradlab.call import Call, Value
 from gradlab.dtype import FLOAT32, HALF, wide
 from gradlab.op import Op
+from gradlab.quiet import quietly
 
 OUTER = 3  # dimensions around the innermost one
 BLOCK = 512  # elements that are looked at before they are computed with
@@ -130,7 +131,7 @@ def declarations(
             value = limit(name, value, main)
             kind = compute_type(main)
             if wide(main).kind == "f":
-                value = float(wide(main).type(value))
+                value = float(quietly(wide(main).type, value))
                 if math.isnan(value):
                     raise Unsupported
             else:
