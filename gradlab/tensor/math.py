@@ -19,6 +19,7 @@ from gradlab.quiet import quietly
 from gradlab.tensor import elementwise
 from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.complex import complex
+from gradlab.tensor.from_data import beyond
 from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.where import filled
 
@@ -285,8 +286,10 @@ def nan_to_num(
     values = 0.0 if nan is None else nan, high, low
     if (x := unrecorded(input)) is not None and x.flags.c_contiguous and {*map(type, values)} <= {int, float}:
         return wrap(quietly(_finite, x, *values))
+    # What the dtype cannot hold becomes an infinity here, in PyTorch as well.
+    instead, high, low = (math.copysign(math.inf, v) if type(v) in (int, float) and beyond(v, input._array.dtype) else v for v in values)
     infinite, below = input.isinf(), input < 0
-    out = filled(input, input.isnan(), values[0])
+    out = filled(input, input.isnan(), instead)
     return filled(filled(out, infinite & ~below, high), infinite & below, low)
 
 
