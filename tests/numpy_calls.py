@@ -16,6 +16,13 @@ ARRAYS = {
 }  # fmt: skip
 
 CALLS = """
+interp(2 * v - 1, v, v * v)  interp(v, v, v * v, 9.0, 8.0)  interp(2 * v - 1, v, v * v, left=9.0, right=8.0)  trapezoid(a, b, axis=0)
+trapezoid(a, v[:3], axis=0)  trapezoid(a, dx=0.5, axis=0)  correlate(v[:2], v, 'full')  correlate(v[:2], v)  correlate(v[:2], v, 'same')  correlate(v, v[:3], 'same')
+correlate(v, v[1:3], 'valid')  cov(a, bias=True)
+cov(a, b)  quantile(a, 0.3, axis=0, keepdims=True)  median(a, axis=1, keepdims=True)  nanmedian(n, axis=1, keepdims=True)
+cumsum(a, axis=0)  nancumsum(n, axis=1)  var(a, axis=1, ddof=1, keepdims=True)  tensordot(a, b, axes=2)  pad(a, ((0, 1), (2, 0)))
+pad(v, 2, 'edge')  gradient(v, 0.5)  convolve(v[:2], v, 'same')  average(a, axis=0, weights=v[:3])  roll(a, (1, 2), axis=(0, 1))
+searchsorted(v, a, side='right')  ptp(a, axis=0, keepdims=True)
 all(a > 1)  all(t, axis=0)  any(a > 1, axis=1)  allclose(a, b)  max(a)  amax(a, axis=0)  amin(a, axis=1, keepdims=True)  min(a)
 angle(a)  append(a, b, axis=0)  append(a, [1.0, 2.0])  apply_along_axis(np.sum, 0, a)  apply_over_axes(np.sum, a, [0])  argmax(a)
 argmin(a, axis=1)  argpartition(v, 2)  argsort(a)  argwhere(a > 1)  around(a, 1)  array(a, like=a)  array2string(a)  array_equal(a, a)

@@ -1,4 +1,4 @@
-"""Attention's kernels on the CPU beside the formula in float64: lengths beyond a tile, more queries or more keys, masks, widths of heads."""
+"""Attention's kernels on the CPU beside the formula in float64: lengths beyond a tile, more queries or keys, masks, widths of heads."""
 
 import itertools
 

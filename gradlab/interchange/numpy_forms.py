@@ -178,12 +178,8 @@ def _convolve(a: Any, v: Any, mode: str = "full") -> Any:
 def _correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     a, v = tensors_of(a, v)
     if a.shape[0] < v.shape[0]:
-        return _convolve(v.flip(0), a, mode).flip(0) if mode != "same" else _declined_correlate()
-    return _convolve(a, v.flip(0), mode)
-
-
-def _declined_correlate() -> Any:
-    raise Declined("gradlab has no form of it where the second is the longer one")
+        return _convolve(v.conj(), a.flip(0), mode).flip(0)
+    return _convolve(a, v.flip(0).conj(), mode)
 
 
 def _polyval(p: Any, x: Any) -> Any:

@@ -59,7 +59,12 @@ def lines():
 
 
 def test_defaults_are_these():
-    assert lines() == FILE.read_text(encoding="utf-8").splitlines(), "on purpose: PYTHONPATH=tests python -m kinds.test_defaults"
+    """What is written down is so. A new argument is written down when the file is made again; till then PyTorch's says what is right."""
+    now = {line.partition(" ")[0]: set(line.split(" ")[1:]) for line in lines()}
+    written = [line.partition(" ")[::2] for line in FILE.read_text(encoding="utf-8").splitlines()]
+    wrong = {name: gone for name, values in written if (gone := set(values.split(" ")) - now.get(name, set()))}
+    assert len(written) > 1200
+    assert not wrong, f"on purpose: PYTHONPATH=tests python -m kinds.test_defaults: {wrong}"
 
 
 @pytest.mark.torch
