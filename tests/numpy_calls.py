@@ -17,7 +17,8 @@ ARRAYS = {
 
 CALLS = """
 interp(2 * v - 1, v, v * v)  interp(v, v, v * v, 9.0, 8.0)  interp(2 * v - 1, v, v * v, left=9.0, right=8.0)  trapezoid(a, b, axis=0)
-trapezoid(a, v[:3], axis=0)  trapezoid(a, dx=0.5, axis=0)  correlate(v[:2], v, 'full')  correlate(v[:2], v)  correlate(v[:2], v, 'same')  correlate(v, v[:3], 'same')
+trapezoid(a, v[:3], axis=0)  trapezoid(a, dx=0.5, axis=0)  correlate(v[:2], v, 'full')
+correlate(v[:2], v)  correlate(v[:2], v, 'same')  correlate(v, v[:3], 'same')
 correlate(v, v[1:3], 'valid')  cov(a, bias=True)
 cov(a, b)  quantile(a, 0.3, axis=0, keepdims=True)  median(a, axis=1, keepdims=True)  nanmedian(n, axis=1, keepdims=True)
 cumsum(a, axis=0)  nancumsum(n, axis=1)  var(a, axis=1, ddof=1, keepdims=True)  tensordot(a, b, axes=2)  pad(a, ((0, 1), (2, 0)))
