@@ -1,5 +1,6 @@
 """Operands and results that begin anywhere: a GPU stops at a vector access that is no multiple of its size, and a plan that was made for
-aligned memory is used again for other memory.
+aligned memory is used again for other memory. And operands that are cut from a large tensor: along dimensions of one element their steps may
+be larger than 32 bits hold, though nothing is ever that far away.
 """
 
 from __future__ import annotations
@@ -33,6 +34,29 @@ def test_inputs_that_begin_one_element_late(cuda, name):
         for tensors in (on("cuda", sample.inputs), [beside(x) if isinstance(x, np.ndarray) else x for x in sample.inputs]):
             for got, expected in zip(run(name, tensors, sample.params), want, strict=True):  # the plan is that of the call before
                 close(got, expected, "float32", name)
+
+
+def far(x):
+    """An array as a tensor on the GPU whose dimensions of one element have steps of 2^40."""
+    steps = [1 << 40 if size == 1 else step // x.itemsize for size, step in zip(x.shape, np.ascontiguousarray(x).strides, strict=True)]
+    return gl.tensor(x, device="cuda").as_strided(x.shape, steps)
+
+
+def has_single(sample):
+    return any(isinstance(x, np.ndarray) and 1 in x.shape for x in sample.inputs)
+
+
+SINGLE = {(n, i): sample for n, _ in FIRST for i, sample in enumerate(SAMPLES[n]) if has_single(sample)}
+FEW_SINGLE = [("convolution", 3), ("convolution_dx", 7), ("convolution_dw", 3)]
+
+
+@pytest.mark.parametrize(("name", "number"), [pytest.param(*one, marks=() if one in FEW_SINGLE else pytest.mark.whole) for one in SINGLE])
+def test_steps_of_dimensions_of_one_element_mean_nothing(cuda, name, number):
+    sample = SINGLE[name, number]
+    want = run(name, on("cpu", sample.inputs), sample.params)
+    tensors = [far(x) if isinstance(x, np.ndarray) else x for x in sample.inputs]
+    for got, expected in zip(run(name, tensors, sample.params), want, strict=True):
+        close(got, expected, "float32", name)
 
 
 PREPARED = [n for n, _ in FIRST if not ops.ROWS[n].view and not ops.ROWS[n].dynamic]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulated import compiled, fault
+from emulated import compiled, fault, guarded
 
+from gradlab.backends.cuda.emulator import bounds
 from gradlab.dtype import as_numpy
 
 SOURCE = """
@@ -46,6 +47,35 @@ __global__ void blocks(const unsigned short* from, unsigned* plain, unsigned* tu
     load_blocks<true>(found, &room[threadIdx.x]);
     for (int j = 0; j < 4; ++j) turned[j * 32 + threadIdx.x] = found[j];
 }
+// Planted: where a lane's row may not lie.
+template <int Way>
+__global__ void astray(const unsigned short* from, unsigned* to) {
+    __shared__ alignas(16) unsigned short room[64 * 8 + 4];
+    __shared__ unsigned short low[32 * 8];
+    for (int i = threadIdx.x; i < 64 * 8 + 4; i += 32) room[i] = from[i % 256];
+    for (int i = threadIdx.x; i < 32 * 8; i += 32) low[i] = from[i];
+    __syncthreads();
+    const int lane = threadIdx.x;
+    const unsigned short* const row = Way == 0 ? room + lane * 8                            // right
+                                    : Way == 1 ? room + lane * 8 + (lane == 7 ? 4 : 0)      // not a multiple of 16 bytes
+                                    : Way == 2 ? room + (lane < 31 ? lane : 64) * 8         // half of it beyond the array
+                                    : Way == 3 ? from + lane * 8                            // not in shared memory
+                                               : low + lane * 8;                            // whose declaration promises nothing
+    unsigned found[4];
+    load_blocks<Way % 2 == 0>(found, row);
+    for (int j = 0; j < 4; ++j) to[j * 32 + lane] = found[j];
+}
+__global__ void fragment(const __half* from, float* c) {
+    __shared__ alignas(16) __half room[16 * 16 + 16];
+    for (int i = threadIdx.x; i < 16 * 16 + 16; i += 32) room[i] = from[i];
+    __syncthreads();
+    const int group = threadIdx.x >> 2, member = threadIdx.x & 3;
+    unsigned a[4] = {0, 0, 0, 0}, b[2];
+    for (int i = 0; i < 2; ++i) b[i] = *reinterpret_cast<const unsigned*>(room + group * 17 + 2 * member + 8 * i);  // planted: an even step
+    float sum[4] = {0, 0, 0, 0};
+    multiply_add<__half>(sum, a, b);
+    c[threadIdx.x] = sum[0];
+}
 __global__ void parted(float* c) {
     const unsigned a[4] = {0, 0, 0, 0}, b[2] = {0, 0};
     float sum[4] = {0, 0, 0, 0};
@@ -84,6 +114,26 @@ def test_blocks_of_rows():
     pieces = x.reshape(4, 8, 8)
     np.testing.assert_array_equal(plain.view(np.uint16).reshape(4, 8, 8), pieces)
     np.testing.assert_array_equal(turned.view(np.uint16).reshape(4, 8, 8), pieces.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("races", [False, True], ids=["bounds", "races"])
+def test_rows_of_blocks_lie_in_shared_memory_at_multiples_of_16_bytes(races):
+    ways = compiled(SOURCE, *(f"astray<{way}>" for way in range(5)), races=races)
+    x, y = guarded((256,), "uint16", 1), guarded((128,), "uint32", 0)
+    ways[0].run((1,), (32,), x, y)
+    askew, outside = "it is no multiple of 16", "not all of it is in the block's shared memory"
+    for kernel, lane, why in zip(ways[1:], (7, 31, 0, 0), (askew, outside, outside, askew), strict=True):
+        found = fault(kernel, (1,), (32,), x, y)
+        assert found.reason == f"ldmatrix takes from each lane the address of 16 bytes of shared memory: {why}"
+        assert found.thread == (lane, 0, 0) and found.file.endswith("mma.cuh")
+
+
+def test_fragments_that_are_read_at_odd_places():
+    (kernel,) = compiled(SOURCE, "fragment")
+    if not bounds.flags(""):
+        pytest.skip("accesses are not checked on this machine")
+    found = fault(kernel, (1,), (32,), guarded((272,), "float16", 1), guarded((32,), "float32", 0))
+    assert "a misaligned access: " in found.reason and found.thread == (4, 0, 0)
 
 
 def test_a_part_of_a_warp_is_a_fault():

@@ -47,13 +47,14 @@ def test_a_read_beside_an_array(name, size):
         assert (found.file, found.line) == ("bounds.cu", line_of("bounds.cu", f"{name}'s"))
 
 
-@pytest.mark.parametrize(("way", "wanted"), [("load", 16), ("parts", 16), ("write", 8), ("shared", 8)])
+@pytest.mark.parametrize(("way", "wanted"), [("load", 16), ("parts", 16), ("write", 8), ("shared", 8), ("static", 16), ("dynamic", 32)])
 def test_a_misaligned_access(way, wanted):
     (kernel,) = planted("bounds.cu", f"misaligned_{way}")
     if not bounds.flags(""):
         pytest.skip("accesses are not checked on this machine")
-    found = fault(kernel, (1,), (4,), guarded((64,), "float32"), guarded((64,), "float32"))
-    assert "a misaligned access: " in found.reason and f"lies at multiples of {wanted} bytes, not 4 beyond one" in found.reason
+    found = fault(kernel, (1,), (4,), guarded((64,), "float32"), guarded((64,), "float32"), shared=128 if way == "dynamic" else 0)
+    beyond = wanted // 2 if way in ("static", "dynamic") else 4
+    assert "a misaligned access: " in found.reason and f"lies at multiples of {wanted} bytes, not {beyond} beyond one" in found.reason
     line = line_of("bounds.cu", "(x + 1)[" if way == "load" else f"misaligned_{way}'s")
     assert found.thread == (0, 0, 0) and (found.file, found.line) == ("bounds.cu", line)
 

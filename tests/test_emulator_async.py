@@ -72,6 +72,26 @@ __global__ void askew(const float* x, float* y) {
     if (threadIdx.x == 3) copy_ahead<16>(&room[threadIdx.x], x, true);
     await_copies();
 }
+__global__ void from_askew(const float* x, float* y) {
+    __shared__ alignas(16) float room[64];
+    if (threadIdx.x < 16) copy_ahead<16>(&room[threadIdx.x * 4], x + threadIdx.x * 4 + 1, threadIdx.x < 8);  // also where nothing is read
+    await_copies();
+}
+__global__ void not_taken_askew(const float* x, float* y) {
+    __shared__ alignas(16) float room[4];
+    if (threadIdx.x == 0) copy_ahead<16>(room, x + 1, false);
+    await_copies();
+}
+__global__ void into_unaligned(const float* x, float* y) {
+    __shared__ float room[256];
+    copy_ahead<16>(&room[threadIdx.x * 4], x, true);
+    await_copies();
+}
+__global__ void beside_room(const float* x, float* y) {
+    __shared__ alignas(16) float room[252];
+    copy_ahead<16>(&room[threadIdx.x * 4], x, true);
+    await_copies();
+}
 __global__ void into_global(const float* x, float* y) { copy_ahead<4>(&y[threadIdx.x], x + threadIdx.x, true); await_copies(); }
 __global__ void behind(const float* x, float* y) {
     __shared__ float room[64];
@@ -96,6 +116,10 @@ OTHERS = {
     "written_meanwhile": r"a write of shared memory where its own asynchronous copy",
     "from_changes": r"what an asynchronous copy reads has changed before it was awaited",
     "askew": r"an asynchronous copy of 16 bytes: both addresses are multiples of its size",
+    "from_askew": r"an asynchronous copy of 16 bytes: both addresses are multiples of its size",
+    "not_taken_askew": r"an asynchronous copy of 16 bytes: both addresses are multiples of its size",
+    "into_unaligned": r"an asynchronous copy of 16 bytes: both addresses are multiples of its size",
+    "beside_room": r"an asynchronous copy of 16 bytes: it goes into shared memory",
     "into_global": r"an asynchronous copy of 4 bytes: it goes into shared memory",
     "behind": r"parameter 0: a read after an array of 256 bytes",
 }

@@ -76,6 +76,22 @@ extern "C" __global__ void misaligned_shared(const float* x, float* y) {
     y[threadIdx.x] = work[3];
 }
 
+// Shared memory may lie anywhere that its declaration allows.
+extern "C" __global__ void misaligned_static(const float* x, float* y) {
+    __shared__ float work[64];
+    reinterpret_cast<Four*>(work)[threadIdx.x].item[0] = x[threadIdx.x];  // misaligned_static's: it has to be alignas(16)
+    y[threadIdx.x] = work[4 * threadIdx.x];
+}
+
+struct alignas(32) Eight {
+    float item[8];
+};
+extern "C" __global__ void misaligned_dynamic(const float* x, float* y) {
+    extern __shared__ float room[];
+    reinterpret_cast<Eight*>(room)[threadIdx.x].item[0] = x[threadIdx.x];  // misaligned_dynamic's: 16 is what hardware gives
+    y[threadIdx.x] = room[8 * threadIdx.x];
+}
+
 extern "C" __global__ void null_pointer(float* y, const int* where) { y[threadIdx.x] = float(*where); }
 
 extern "C" __global__ void division(int* y, int by) { y[threadIdx.x] = 1000 / by; }

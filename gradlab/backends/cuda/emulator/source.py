@@ -15,9 +15,8 @@ from gradlab.backends.native.toolchain import CompileError
 
 _SHARED = re.compile(r'\b__shared__\b|"(?:[^"\\\n]|\\.)*"')
 _MARKER = re.compile(r"^#.*$", re.MULTILINE)  # line markers and pragmas
-_DROPPED = re.compile(
-    r"\b(?:__shared__|extern|static)\b|\balignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)"
-)
+_ALIGNED = re.compile(r"\balignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)")
+_DROPPED = re.compile(r"\b(?:__shared__|extern|static)\b|" + _ALIGNED.pattern)
 _NAME = re.compile(r"\w+$")
 _CLUSTER = re.compile(r"\b__cluster_dims__\s*\(([^()]*)\)")
 _KERNEL = re.compile(r"\b(\w+)\s*\(")
@@ -81,26 +80,33 @@ def _replacement(declaration: str) -> str:
     dynamic = re.search(r"\bextern\b", plain) is not None
     body = " ".join(_DROPPED.sub(" ", plain).split())
     specifiers, declarators = _parsed(body)
-    written = [_dynamic(specifiers, one) if dynamic else _static(specifiers, one) for one in declarators]
+    alignment = " ".join(_ALIGNED.findall(plain))
+    written = [(_dynamic if dynamic else _static)(specifiers, alignment, one) for one in declarators]
     return " " + " ".join(written) + "\n" * declaration.count("\n")
 
 
-def _static(specifiers: str, one: _Declarator) -> str:
+def _static(specifiers: str, alignment: str, one: _Declarator) -> str:
     name, kind = one.name, f"gradlab_type_of_{one.name}"
     return (
-        f"typedef {specifiers} {one.pointers}{kind}{one.dimensions}; static ::gradlab_emulator::Variable gradlab_storage_of_{name}; "
-        f'{kind}& {name} = *static_cast<{kind}*>(gradlab_storage_of_{name}.of_block("{name}", sizeof({kind})));'
+        f"typedef {specifiers} {one.pointers}{kind}{one.dimensions}; {_place(alignment, one, kind)} "
+        f"static ::gradlab_emulator::Variable gradlab_storage_of_{name}; {kind}& {name} = *static_cast<{kind}*>("
+        f'gradlab_storage_of_{name}.of_block("{name}", sizeof({kind}), alignof(gradlab_place_of_{name})));'
     )
 
 
-def _dynamic(specifiers: str, one: _Declarator) -> str:
+def _place(alignment: str, one: _Declarator, kind: str) -> str:
+    """A type that is aligned as the declaration says."""
+    return f"struct {alignment} gradlab_place_of_{one.name} {{ {kind} all; }};"
+
+
+def _dynamic(specifiers: str, alignment: str, one: _Declarator) -> str:
     match = re.match(r"\[\s*\]", one.dimensions)
     if not match:
         raise CompileError(f"dynamic shared memory is declared as an array without a size: extern __shared__ {specifiers} {one.name}[];")
     name, kind = one.name, f"gradlab_type_of_{one.name}"
     return (
-        f"typedef {specifiers} {one.pointers}{kind}{one.dimensions[match.end() :]}; "
-        f'{kind}* {name} = static_cast<{kind}*>(::gradlab_emulator::dynamic_shared("{name}"));'
+        f"typedef {specifiers} {one.pointers}{kind}{one.dimensions[match.end() :]}; {_place(alignment, one, kind)} "
+        f'{kind}* {name} = static_cast<{kind}*>(::gradlab_emulator::dynamic_shared("{name}", alignof(gradlab_place_of_{name})));'
     )
 
 

@@ -97,9 +97,17 @@ void copy_begins(Site site, const void* to, const void* from, unsigned bytes, un
         for (;;) to_scheduler();
     };
     if (bytes != 4 && bytes != 8 && bytes != 16) refuse("it has 4, 8 or 16");
-    if (reinterpret_cast<uint64_t>(to) % bytes || (taken && reinterpret_cast<uint64_t>(from) % bytes)) refuse("both addresses are multiples of its size");
+    if (reinterpret_cast<uint64_t>(to) % bytes || reinterpret_cast<uint64_t>(from) % bytes) refuse("both addresses are multiples of its size");
     if (!in_shared_memory(static_cast<const char*>(to), bytes)) refuse("it goes into shared memory");
     if (taken && in_shared_memory(static_cast<const char*>(from), 1)) refuse("it comes from global memory");
+}
+
+void check_row(Site site, const void* row) {
+    const uint64_t at = reinterpret_cast<uint64_t>(row);
+    const char* const why = at % 16 ? "it is no multiple of 16" : in_shared_memory(static_cast<const char*>(row), 16) ? nullptr : "not all of it is in the block's shared memory";
+    if (!why) return;
+    fail(&site, scheduler.current, "ldmatrix takes from each lane the address of 16 bytes of shared memory: %s", why);
+    for (;;) to_scheduler();
 }
 
 void copy_begun(Site site, const Landing& landing, const void* from, unsigned taken) {

@@ -79,9 +79,11 @@ inline void matrix_product(Site site, Factor factor, Fragments& fragments) {
     Request request{Operation::matrix_product, 0xffffffffu, 0, int(factor), 32, site, 0, &fragments};
     collective(request);
 }
-// What every lane of the warp gave.
-inline void exchange(Site site, uint64_t value, uint64_t (&all)[32]) {
-    Request request{Operation::exchange, 0xffffffffu, value, 0, 32, site, 0, all};
+// The addresses of ldmatrix: each lane's, for all of the warp. The launch fails where one may not be read so.
+void check_row(Site site, const void* row);
+inline void rows_of_lanes(Site site, const void* row, uint64_t (&all)[32]) {
+    check_row(site, row);
+    Request request{Operation::exchange, 0xffffffffu, reinterpret_cast<uint64_t>(row), 0, 32, site, 0, all};
     collective(request);
 }
 

@@ -1,4 +1,5 @@
 // Shared memory of a block: storage with known bytes around it, so that a write beside it is seen when the block is done.
+// It is no better aligned than its declaration says: an access that asks for more is then misaligned, here as it may be on a GPU.
 // Where accesses are checked (bounds.cpp) and under the address sanitizer it is seen at once, and a read too. For the thread sanitizer no address is used twice in a launch.
 #ifndef GRADLAB_EMULATOR_MEMORY_H
 #define GRADLAB_EMULATOR_MEMORY_H
@@ -48,16 +49,18 @@ inline void fill_with_poison(char* storage, size_t bytes) {
     for (; i < bytes; ++i) byte[i] = char(poison);
 }
 
-// `storage` is null or what an earlier call returned for the same size.
-inline char* fresh_storage(char* storage, size_t bytes) {
+// `storage` is null or what an earlier call returned for the same size. A multiple of `alignment`, or of 8, and of nothing more.
+inline char* fresh_storage(char* storage, size_t bytes, size_t alignment) {
+    const size_t beyond = alignment < 8 ? 8 : alignment < zone ? alignment : 0;
 #if GRADLAB_EMULATOR_TSAN
-    storage = arena.take(bytes);
+    storage = arena.take(bytes + beyond) + beyond;
 #else
     if (!storage) {
-        storage = static_cast<char*>(aligned_alloc(zone, padded(bytes) + 2 * zone));
+        const size_t all = padded(bytes) + 3 * zone;
+        storage = static_cast<char*>(aligned_alloc(zone, all));
         if (!storage) abort();
-        memset(storage, untouched, padded(bytes) + 2 * zone);
-        storage += zone;
+        memset(storage, untouched, all);
+        storage += zone + beyond;
         enclose(storage, bytes);
 #if defined(__SANITIZE_ADDRESS__)
         __asan_poison_memory_region(storage - zone, zone);
@@ -95,7 +98,7 @@ inline void release_storage(char* storage, size_t bytes) {
 #else
     if (!storage) return;
     release(storage, bytes);
-    free(storage - zone);
+    free(storage - zone - reinterpret_cast<uintptr_t>(storage) % zone);
 #endif
 }
 

@@ -25,6 +25,8 @@ enum Order { forward, reverse, random_order, warps_apart };
 std::mutex one_launch;
 bool running = false;
 const char* misplaced = nullptr;     // shared memory declared outside a function
+size_t dynamic_alignment = 16;       // what hardware gives, unless a declaration asks for more
+bool dynamic_used = false;           // in this launch
 
 // Subnormals count as zero, as in code that CuPy compiles (-ftz=true). The processor's switch is for float and double together.
 struct Subnormals {
@@ -207,7 +209,7 @@ void run_together(const uint3& first, const dim3& cluster) {
     for (int b = 0; b < s.cluster; ++b) {
         const unsigned n = unsigned(b), x = cluster.x, y = cluster.y;
         s.blocks[b] = Block{uint3{first.x + n % x, first.y + n / x % y, first.z + n / (x * y)}, 0, 0, false, false, s.blocks[b].dynamic, 0};
-        if (dynamic_bytes) s.blocks[b].dynamic = fresh_storage(s.blocks[b].dynamic, dynamic_bytes);
+        if (dynamic_bytes) s.blocks[b].dynamic = fresh_storage(s.blocks[b].dynamic, dynamic_bytes, dynamic_alignment);
     }
     for (int i = 0; i < s.together; ++i) {
         const unsigned n = unsigned(i % s.count), x = blockDim.x, y = blockDim.y;
@@ -333,14 +335,14 @@ unsigned active_lanes() {
 
 long long ticks() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-void Variable::enter(const char* its_name, size_t bytes, int its_rank) {
+void Variable::enter(const char* its_name, size_t bytes, size_t its_alignment, int its_rank) {
     if (!running) {
         misplaced = its_name;
         return;
     }
     name = its_name;
-    size = bytes;
-    storage[its_rank] = fresh_storage(storage[its_rank], bytes);
+    size = bytes, alignment = its_alignment;
+    storage[its_rank] = fresh_storage(storage[its_rank], bytes, alignment);
     races_forget(storage[its_rank], bytes);
     entered[its_rank] = current_block;
     if (linked != current_block) {
@@ -356,9 +358,18 @@ void Variable::enter(const char* its_name, size_t bytes, int its_rank) {
     }
 }
 
-void* dynamic_shared(const char* name) {
+void* dynamic_shared(const char* name, size_t alignment) {
     if (!running) misplaced = name;
     else if (!dynamic_bytes) trap("dynamic shared memory is used, but the launch asked for 0 bytes of it", "", 0);
+    if (running && alignment > dynamic_alignment) {
+        if (dynamic_used) trap("dynamic shared memory is declared again, with a larger alignment than the kernel has used it with", "", 0);
+        dynamic_alignment = alignment;
+        for (int b = 0; b < scheduler.cluster; ++b) {
+            release_storage(scheduler.blocks[b].dynamic, dynamic_bytes);
+            scheduler.blocks[b].dynamic = fresh_storage(nullptr, dynamic_bytes, alignment);
+        }
+    }
+    dynamic_used = true;
     return scheduler.blocks[Variable::rank].dynamic;
 }
 
@@ -389,7 +400,7 @@ GRADLAB_PUBLIC int gradlab_emulator_launch(void (*kernel)(void**), void** parame
     s.cluster = int(cluster[0] * cluster[1] * cluster[2]);
     gridDim = dim3(grid[0], grid[1], grid[2]);
     blockDim = dim3(block[0], block[1], block[2]);
-    dynamic_bytes = shared;
+    dynamic_bytes = shared, dynamic_alignment = 16, dynamic_used = false;
     for (Block& one : s.blocks) one.dynamic = nullptr;
 #if GRADLAB_EMULATOR_TSAN
     s.own.thread = __tsan_get_current_fiber();

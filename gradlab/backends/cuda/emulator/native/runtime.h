@@ -41,7 +41,7 @@ extern dim3 blockDim, gridDim;
 [[noreturn]] void trap(const char* what, const char* file, int line);
 void fence();
 void interrupt();  // a point where the orders "random" and "warps" may switch threads
-void* dynamic_shared(const char* name);
+void* dynamic_shared(const char* name, size_t alignment);
 unsigned active_lanes();
 long long ticks();
 
@@ -50,15 +50,15 @@ constexpr int most_blocks = 16;  // of a cluster
 // A static __shared__ variable: storage that is fresh and poisoned in each block.
 struct Variable {
     const char* name;
-    size_t size;
+    size_t size, alignment;
     char* storage[most_blocks];
     uint64_t entered[most_blocks], linked;  // when it was last used, as `current_block`: by each block of the cluster, by any
     Variable* next;
-    void* of_block(const char* its_name, size_t bytes) {
-        if (entered[rank] != current_block) enter(its_name, bytes, rank);
+    void* of_block(const char* its_name, size_t bytes, size_t its_alignment) {
+        if (entered[rank] != current_block) enter(its_name, bytes, its_alignment, rank);
         return storage[rank];
     }
-    void enter(const char* its_name, size_t bytes, int its_rank);
+    void enter(const char* its_name, size_t bytes, size_t its_alignment, int its_rank);
     static uint64_t current_block;  // counts blocks, or clusters
     static int rank;                // of the block in its cluster
 };
