@@ -273,6 +273,44 @@ def test_devices_are_guarded():
     assert len(step.programs) == len(places)
 
 
+@pytest.mark.parametrize("what", ["program", "backward", "step"])
+def test_streams_take_turns_with_what_a_program_keeps(what):
+    """Buffers for inputs and results, intermediate values, learning rates and states of random numbers are a program's own: who calls it in
+    two streams cannot let one wait for the other."""
+    model, update, step = training("mlp", "SGD")
+    if what == "program":
+        step = gl.compile(lambda x, y: (model(x) @ model.c.weight).sum(1) + y)
+    elif what == "backward":  # differentiated from outside
+        forward = gl.compile(lambda x, y: (x @ x.t()).tanh().sum(1) * y)
+
+        def step(x, y):
+            x = x.detach().requires_grad_()
+            return gl.autograd.grad(forward(x, y).sum(), x)[0]
+
+    pairs = batches(count=8)
+
+    def losses(streams):
+        gl.manual_seed(3)
+        found = []
+        for i, pair in enumerate(pairs):
+            update.param_groups[0]["lr"] = 0.01 / (1 + i)
+            with gl.cuda.stream(streams[i % 2]):
+                found.append(step(*pair))
+        gl.cuda.synchronize()
+        return [loss.detach().cpu().numpy() for loss in found]
+
+    state = {k: v.clone() for k, v in model.state_dict().items()}
+    alone = gl.cuda.Stream()
+    gl.cuda.synchronize()
+    for streams in ((alone, alone), (alone, alone), (gl.cuda.Stream(), gl.cuda.Stream())):  # the first staged
+        found = losses(streams)
+        if streams[0] is alone:
+            wanted = found
+        model.load_state_dict(state)
+        gl.cuda.synchronize()
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_settings_are_followed():
     step = gl.compile(lambda x: x @ x.t())
     x = batches()[0][0]

@@ -96,7 +96,7 @@ template <bool Transposed>
 __device__ __forceinline__ void load_blocks(unsigned (&found)[4], const void* row) {
 #if defined(__CUDAEMU__)
     uint64_t rows[32];
-    ::gradlab_emulator::rows_of_lanes(GRADLAB_SITE, row, rows);
+    ::gradlab_emulator::exchange(GRADLAB_SITE, reinterpret_cast<uint64_t>(row), rows);
     const int lane = threadIdx.x & 31, group = lane >> 2, member = lane & 3;
     for (int j = 0; j < 4; ++j) {
         if (Transposed) {

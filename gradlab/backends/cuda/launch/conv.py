@@ -17,7 +17,7 @@ from gradlab.backends.cuda.launch.attention import cell as cell_bytes, on_tensor
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch.windows import geometry
 from gradlab.backends.cuda.launch_context import Work
-from gradlab.backends.cuda.layout import element_strides
+from gradlab.backends.cuda.layout import broadcast_strides, element_strides
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF
 from gradlab.spec import Spec, count
@@ -148,7 +148,7 @@ def launch_planes(
     share = -(-max(k, 1) // (parts * step)) * step
     parts = max(1, -(-k // share))
     gathered = o.gathered
-    strides = element_strides(gathered)
+    strides = broadcast_strides(gathered, gathered.shape)  # 0 of what has one element: its own may be larger than 32 bits hold
     space = two(strides[2:], 0)
     stride = two(params["stride"], 1)
     packed = struct.pack(

@@ -26,6 +26,7 @@ from gradlab.backends.native.place import Place
 from gradlab.graph.calls.listing import Each, Step
 from gradlab.graph.executables.cuda import epilogues, loops, mega
 from gradlab.graph.executables.cuda.arrays import Arrays, parts_to_copy
+from gradlab.graph.executables.cuda.memory import Turns
 from gradlab.graph.executables.cuda.ordering import group_of, states_last, updates_last
 from gradlab.graph.executables.cuda.schedule import MAIN, SIDE, Schedule, line_up, spread
 from gradlab.graph.executables.cuda.single_launch import Single, repeated, single_launch
@@ -118,19 +119,16 @@ class CudaExecutable:
 
     def _prepare(self) -> None:
         line, empty = self.line, self.driver.empty
-        self.arranged: Arranged = arrange(
-            line, self._spread, gather=self._gather if mega.enabled() else None, stops=_ends_on_the_host, assembling=True, apart=mega.apart,
-        )  # fmt: skip
+        gather = mega.gathered if mega.enabled() else None
+        self.arranged: Arranged = arrange(line, self._spread, gather=gather, stops=_ends_on_the_host, assembling=True, apart=mega.apart)
         self.plan = self.arranged.plan
+        self._turns = Turns(self.driver)
         self._arena = empty((max(self.plan.size, 1),), _BYTES)
         self._inputs = [empty(v.spec.shape, v.spec.dtype) for v in line.inputs]
         self._outputs: list[Any] = [None] * len(line.outputs)  # made, or the caller's own, at the first run
         self._bound: set[int] = set()  # results that are written into the caller's arrays, which are the same in each run
         written = {old.id for old, _ in line.updates}
         self._written = [i for i, v in enumerate(line.inputs) if v.id in written]
-
-    def _gather(self, units: list[Unit], relative: dict[int, Place], ends: set[int]) -> list[Unit]:
-        return mega.gathered(units, relative, ends)
 
     def _spread(self, units: list[Unit], moments: list[Moment], root: dict[int, int], bases: dict[int, Place]) -> list[Moment]:
         """Streams for the units, and moments for the planner that hold for both."""
@@ -267,6 +265,7 @@ class CudaExecutable:
             self._build()
         if self._graph is not None and self._single is not None and each is None and self._single.run(arrays, outs):
             return work.faults.check()
+        self._turns.take()
         for own, array in zip(self._inputs, arrays):
             if type(array) is np.ndarray:
                 driver.write(own, np.ascontiguousarray(array).reshape(array.shape))

@@ -41,6 +41,27 @@ class HostMemory:
         return made, made, None
 
 
+class Turns:
+    """Streams take turns with memory that a program keeps from run to run, which nobody outside knows of: one that runs it next waits for
+    the one that ran it before."""
+
+    __slots__ = ("driver", "last")
+
+    def __init__(self, driver: Any) -> None:
+        self.driver, self.last = driver, driver.current_stream()
+
+    def take(self) -> None:
+        """Before the memory is touched in the current stream. A capture does not run, and cannot wait for what lies outside of it."""
+        driver = self.driver
+        stream = driver.current_stream()
+        if stream == self.last or driver.capturing():
+            return
+        event = driver.new_event(False)
+        driver.record_event(event, self.last)
+        driver.wait_event(stream, event)
+        self.last = stream
+
+
 class CudaMemory:
     """A GPU's, from its pool."""
 
@@ -76,8 +97,10 @@ class CudaMemory:
         ours = [host[end - n : end].view(dtype) for end, (n, dtype) in zip(ends, sizes, strict=True)]
         theirs = [there[8 * (end - n) : 8 * end].view(dtype) for end, (n, dtype) in zip(ends, sizes, strict=True)]
         sent: list[bytes] = [b""]
+        turns = self._there(lambda: Turns(self.driver))
 
         def send() -> None:
+            self._there(turns.take)
             now = host.tobytes()
             if now != sent[0]:
                 self._there(lambda: self.driver.write(there, host.view(np.uint8)))

@@ -102,10 +102,10 @@ void copy_begins(Site site, const void* to, const void* from, unsigned bytes, un
     if (taken && in_shared_memory(static_cast<const char*>(from), 1)) refuse("it comes from global memory");
 }
 
-void check_row(Site site, const void* row) {
-    const uint64_t at = reinterpret_cast<uint64_t>(row);
-    const char* const why = at % 16 ? "it is no multiple of 16" : in_shared_memory(static_cast<const char*>(row), 16) ? nullptr : "not all of it is in the block's shared memory";
-    if (!why) return;
+void check_row(Site site, uint64_t row) {
+    const bool outside = !in_shared_memory(reinterpret_cast<const char*>(row), 16);
+    if (row % 16 == 0 && !outside) return;
+    const char* const why = row % 16 ? "it is no multiple of 16" : "not all of it is in the block's shared memory";
     fail(&site, scheduler.current, "ldmatrix takes from each lane the address of 16 bytes of shared memory: %s", why);
     for (;;) to_scheduler();
 }

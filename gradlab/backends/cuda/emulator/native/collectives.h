@@ -79,11 +79,11 @@ inline void matrix_product(Site site, Factor factor, Fragments& fragments) {
     Request request{Operation::matrix_product, 0xffffffffu, 0, int(factor), 32, site, 0, &fragments};
     collective(request);
 }
-// The addresses of ldmatrix: each lane's, for all of the warp. The launch fails where one may not be read so.
-void check_row(Site site, const void* row);
-inline void rows_of_lanes(Site site, const void* row, uint64_t (&all)[32]) {
+// The addresses that ldmatrix is given, of each lane one, for all of the warp. The launch fails where one may not be read so.
+void check_row(Site site, uint64_t row);
+inline void exchange(Site site, uint64_t row, uint64_t (&all)[32]) {
     check_row(site, row);
-    Request request{Operation::exchange, 0xffffffffu, reinterpret_cast<uint64_t>(row), 0, 32, site, 0, all};
+    Request request{Operation::exchange, 0xffffffffu, row, 0, 32, site, 0, all};
     collective(request);
 }
 
