@@ -8,11 +8,14 @@ peak of the steps after the first three. Losses of the first 10 steps have to ag
 within 1e-3, and gradlab's engines have to end; else the exit code is 1.
 
 "No compiler" is compiled gradlab with GRADLAB_COMPILER=none: the prebuilt kernels of a wheel, of the folder that GRADLAB_PREBUILT names,
-or NumPy. torch.compile's own compiler takes minutes for some; see --patience and --peers.
+or NumPy. torch.compile's own compiler takes minutes for some: what has failed, or outlasted --patience, is not tried again. All of it takes
+about half an hour on two quiet cores. On a busy machine: --least --threads 1 --rounds 1 --seconds 0.3 --peers torch,jax,numpy. The clock says
+there how many others there are, and threads that wait for each other take a hundred times as long.
 
 --device cuda     gradlab and PyTorch on the GPU, steps measured to their end on the device
 --limit           also this machine's peak and, for each workload, the share of the least time that arithmetic and traffic need
---json FILE       all that was measured; --chart FILE.svg: bars
+--least           the least processor time of a step instead of the median of the clock's
+--json FILE       all that was measured so far, after each workload; --chart FILE.svg: bars
 --steps           what runs where in the compiled programs
 """
 
@@ -69,14 +72,15 @@ def measure(name, engine, device, seconds):
     first = time.perf_counter() - begun
     peak.again()
     losses += [float(step()) for _ in range(COMPARED - 3)]
-    times = []
+    times, processor = [], []
     while sum(times) < seconds or len(times) < 5:
         wait()
-        begun = time.perf_counter()
+        begun, working = time.perf_counter(), time.process_time()
         step()
         wait()
         times.append(time.perf_counter() - begun)
-    found = {"ms": statistics.median(times) * 1e3, "first": first, "losses": losses, "mb": peak.megabytes()}
+        processor.append(time.process_time() - working)
+    found = {"ms": statistics.median(times) * 1e3, "least": min(processor) * 1e3, "first": first, "losses": losses, "mb": peak.megabytes()}
     if whole is not None and engine in OWN:
         found["steps"] = str(whole.stats())
     return found
@@ -117,10 +121,19 @@ def rows(args, engines):
         here = [e for e in engines if offered(name, e)]
         found = {e: [] for e in here}
         for _ in range(args.rounds):
-            for engine in here:
+            for engine in [*here]:
                 if (one := apart(name, engine, args)) is not None:
                     found[engine].append(one)
+                else:
+                    here.remove(engine)
         yield name, {engine: each for engine, each in found.items() if each}
+
+
+def milliseconds(each, least):
+    """Of an engine's rounds the time of a step, and half the spread of the rounds, as a part of it."""
+    times = [one["least" if least else "ms"] for one in each]
+    middle = min(times) if least else statistics.median(times)
+    return middle, (max(times) - min(times)) / 2 / middle
 
 
 def apart_by(a, b):
@@ -151,12 +164,20 @@ def difference(found):
     return gaps[worst], worst
 
 
-def chart(table, file):
+def machine():
+    """The processor's name, and what it has to do already."""
+    cpus = Path("/proc/cpuinfo")
+    names = [line.partition(": ")[2] for line in cpus.read_text().splitlines() if line.startswith("model name")] if cpus.exists() else []
+    load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+    return {"processor": names[0] if names else platform.processor() or platform.machine(), "load": load}
+
+
+def chart(table, file, least):
     """Bars of milliseconds of each workload's engines and peers, as an SVG picture: shorter is faster."""
     colours = {"eager": "#9aa5b1", "compiled": "#d9480f", "no compiler": "#f08c00"}
     lines, y = [], 20
     for name, found in table.items():
-        ms = {e: statistics.median(one["ms"] for one in each) for e, each in found.items()}
+        ms = {e: milliseconds(each, least)[0] for e, each in found.items()}
         longest = max(ms.values(), default=1)
         lines.append(f'<text x="4" y="{y + 11}" font-weight="bold">{name}</text>')
         for engine, value in ms.items():
@@ -182,6 +203,7 @@ def main():
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--limit", action="store_true")
     parser.add_argument("--steps", action="store_true")
+    parser.add_argument("--least", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--chart")
     parser.add_argument("--smoke", action="store_true", help="in seconds, to see that it runs")
@@ -201,15 +223,17 @@ def main():
         args.names, args.rounds, args.seconds = ["tiny"], 1, 0.1
     engines = [e for e in (*args.engines.split(","), *args.peers.split(",")) if e and (args.device == "cpu" or e not in ("jax", "numpy"))]
     flops, bandwidth = limit.machine(args.threads) if args.limit else (0, 0)
+    about = {**machine(), "threads": args.threads, "date": time.strftime("%Y-%m-%d")}
+    print(", ".join(f"{key} {value}" for key, value in about.items()))
     if args.limit:
         print(f"this machine on {args.threads} threads: {flops / 1e9:.0f} GFLOP/s, {bandwidth / 1e9:.1f} GB/s")
-    print(f"{'':11}" + "".join(f"{e:>15}" for e in engines) + f"{'ratio':>8}{'first s':>9}{'MB':>12}  losses differ by")
+    print(f"{'':11}" + "".join(f"{e:>15}" for e in engines) + f"{'ratio':>8}{'first s':>9}{'MB':>12}  losses differ by", flush=True)
     table, agreed = {}, True
     for name, found in rows(args, engines):
         table[name] = found
-        ms = {e: statistics.median(one["ms"] for one in each) for e, each in found.items()}
-        spread = {e: (max(one["ms"] for one in each) - min(one["ms"] for one in each)) / 2 / ms[e] for e, each in found.items()}
-        times = "".join(f"{f'{ms[e]:.3f} ±{spread[e]:3.0%}' if e in ms else '-':>15}" for e in engines)
+        taken = {e: milliseconds(each, args.least) for e, each in found.items()}
+        ms = {e: middle for e, (middle, _) in taken.items()}
+        times = "".join(f"{'{:.3f} ±{:3.0%}'.format(*taken[e]) if e in ms else '-':>15}" for e in engines)
         peers = [ms[e] for e in ms if e not in OWN]
         ratio = f"{ms['compiled'] / min(peers):.2f}" if peers and "compiled" in ms else "-"
         first = f"{found['compiled'][0]['first']:.2f}" if "compiled" in found else "-"
@@ -217,18 +241,16 @@ def main():
         gap, worst = difference(found) if found else (math.nan, "nothing ran")
         agreed = agreed and gap <= 1e-3 and all(e in found for e in engines if e in OWN)
         print(f"{name:11}{times}{ratio:>8}{first:>9}{memory:>12}  {gap:.1e} ({worst})", flush=True)
-        if args.limit and name in workloads.NAMES and "compiled" in ms:
+        if args.limit and "compiled" in ms:
             least = limit.least_seconds(name, flops, bandwidth) * 1e3
             print(f"{'':11}at least {least:.3f} ms; compiled reaches {least / ms['compiled']:.0%} of it")
         if args.steps and "compiled" in found:
             print(found["compiled"][0]["steps"])
-    if args.json:
-        about = {"processor": platform.processor() or platform.machine(), "threads": args.threads, "date": time.strftime("%Y-%m-%d")}
-        Path(args.json).write_text(
-            json.dumps(plain({**about, "flops": flops, "bandwidth": bandwidth, "workloads": table}), indent=1, allow_nan=False), "utf-8"
-        )
-    if args.chart:
-        chart(table, args.chart)
+        if args.json:
+            rest = {"flops": flops, "bandwidth": bandwidth, "workloads": table}
+            Path(args.json).write_text(json.dumps(plain({**about, **rest}), indent=1, allow_nan=False), "utf-8")
+        if args.chart:
+            chart(table, args.chart, args.least)
     return 0 if agreed else 1
 
 

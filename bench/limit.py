@@ -17,7 +17,7 @@ from pathlib import Path
 import workloads
 
 CACHE = 2**20  # bytes; what is smaller may stay in a core's second cache
-MOVED = {"tiny": 2, "mlp": 4, "resnet": 4}  # numbers read and written for each parameter; Adam: the parameter and two moments, both ways
+MOVED = {"tiny": 2, "mlp": 4, "resnet": 4, "mobilenet": 4, "pinn": 2}  # numbers read and written for each parameter; Adam: the parameter and two moments, both ways
 PROGRAM = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -102,7 +102,7 @@ def needs(name):
 
         def __call__(self, op, inputs, result, params):
             before = self.get_total_flops()
-            super().__call__(op, inputs, result)
+            super().__call__(op, inputs, result, params)
             count = self.get_total_flops() - before
             if not count:
                 return
@@ -123,8 +123,11 @@ def needs(name):
     flops = counter.get_total_flops()
     if name == "lstm":
         flops -= 3 * 2 * (32 * 64 - 65) * 256 * 1024
-    model = workloads.network(name, gl.nn, gl.nn.functional, gl.cat)
-    state = 4 * sum(p.numel() for p in model.parameters()) * MOVED.get(name, 6)
+    if name in workloads.FURTHER:
+        models = workloads.FURTHER[name](gl)[0]
+    else:
+        models = [workloads.network(name, gl.nn, gl.nn.functional, gl.cat)]
+    state = 4 * sum(p.numel() for model in models for p in model.parameters()) * MOVED.get(name, 6)
     return flops, counter.traffic + (state if state > CACHE else 0)
 
 

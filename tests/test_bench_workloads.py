@@ -39,3 +39,17 @@ def test_compiled_steps_agree_and_need_no_numpy(workloads, name):
     np.testing.assert_allclose(found, expected, rtol=3e-5)
     left = str(whole.stats()).split("NumPy")[1].split("\n")[0]
     assert left.split()[0] == "0", f"{name}: {left}"
+
+
+def test_the_least_that_a_step_needs(workloads):
+    """`python -m bench --limit` counts each workload's arithmetic: two matrix products come to three each with their gradients."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    try:
+        import limit
+    finally:
+        sys.path.remove(str(ROOT / "bench"))
+    flops, traffic = limit.needs("mlp")
+    sizes = 784 * 256 + 256 * 256 + 256 * 10
+    assert flops == 2 * 128 * (3 * sizes - 784 * 256)  # no gradient of the data
+    assert 1e6 < traffic < 1e7
+    assert all(limit.needs(name)[0] > 0 for name in ("tiny", "graph", "ppo", "per-sample"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import tracemalloc
 import weakref
 from sys import getrefcount
 
@@ -16,6 +17,7 @@ from gradlab.backends.native import compiler
 from gradlab.graph import trace
 from gradlab.graph.executables.native.planning import arrange
 from gradlab.graph.executables.numpy.executable import Line
+from gradlab.graph.guards import accesses, attribute_lookup, bytecode, reads, unrepeatable
 from gradlab.graph.ir.memory_plan import Moment, Room, arena, plan_buffers
 from gradlab.graph.passes import PASSES
 from gradlab.graph.passes.recomputation import peak
@@ -376,3 +378,23 @@ def test_programs_of_one_function_share_gradients_and_memory():
     run(gl.from_numpy(batches[0][0]), gl.from_numpy(batches[0][1]))
     assert model[0].weight.grad is not held
     np.testing.assert_array_equal(held.numpy(), values)
+
+
+WATCHING = (reads.Reads, unrepeatable.Young, unrepeatable.Iterators, bytecode.Following, attribute_lookup.Lookups, accesses.Taken)
+
+
+def test_what_watched_a_trace_is_let_go_and_little_else_stays():
+    """A program keeps its guards and its tasks, not the tables by which these were found, as large as the process has young objects."""
+    calls = [(gl.compile(network()[1]), gl.randn(96, 96), gl.randint(0, 4, (96,))) for _ in range(2)]
+    calls += [(gl.compile(nn.Linear(3, 4)), gl.randn(2, 3)), (gl.compile(lambda x: (x * 2).sin()), gl.randn(3))]
+    taken = []
+    for call, *given in calls:
+        tracemalloc.start()
+        for _ in range(4):
+            call(*given)
+        gc.collect()
+        found = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(False, np.lib.tracemalloc_domain)])
+        tracemalloc.stop()
+        taken.append(sum(trace.size for trace in found.traces))
+    assert taken[1] < 450_000, taken  # the first has what all programs share
+    assert not [type(o) for o in gc.get_objects() if type(o) in WATCHING]

@@ -37,3 +37,13 @@ def test_attention_and_what_does_not_count():
     assert counter.get_total_flops() == 0 and counter.get_table().splitlines()[1].split()[:2] == ["Global", "0"]
     with pytest.raises(NotImplementedError, match="custom_mapping"):
         FlopCounterMode(custom_mapping={1: 2})
+
+
+@pytest.mark.parametrize(("layer", "gates"), [(nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)])
+def test_layers_of_sequences_count_their_products(layer, gates):
+    """A layer's steps are one row, forward and backward; with the product of all inputs and the weights' gradients they come to six products."""
+    model, x = layer(6, 5), gl.randn(7, 3, 6, requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        model(x)[0].sum().backward()
+    rows, width = 7 * 3, gates * 5
+    assert counter.get_total_flops() == 3 * 2 * rows * width * (6 + 5)

@@ -8,7 +8,8 @@ from typing import Any
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.profiler.counting import flops, shape_of
 
-_COUNTED = ("matmul", "wide_matmul", "linear", "convolution", "scaled_dot_product_attention")  # what their names begin with
+_COUNTED = ("matmul", "wide_matmul", "linear", "convolution", "scaled_dot_product_attention", "grouped_mm", "spmm")  # as names begin
+_SEQUENCES = ("lstm_sequence", "gru_sequence", "rnn_sequence")  # all steps of a layer, which has its products within
 
 
 class FlopCounterMode:
@@ -45,11 +46,13 @@ class FlopCounterMode:
 
     def __call__(self, op: Any, inputs: Any, result: Any, params: Any) -> None:
         """After an operation; the mode's observer."""
-        if not op.name.startswith(_COUNTED):
+        if not op.name.startswith((*_COUNTED, *_SEQUENCES)):
             return
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         shapes = [shape_of(x) for x in inputs]
-        if not op.name.startswith("scaled"):
+        if op.name.startswith(_SEQUENCES):
+            shapes[0] = None  # without what is done for each gate
+        elif op.name.startswith(("matmul", "wide_matmul", "linear", "convolution")):
             shapes = shapes[:2]  # without a bias
         count = flops(op, shapes, [shape_of(x) for x in outputs])
         scope = current().scope if self.node is None else self.node.scope

@@ -29,7 +29,7 @@ from gradlab.graph.guards.accesses import CACHED, Taken
 from gradlab.graph.guards.attribute_lookup import IMMUTABLE, Lookups, lookup
 from gradlab.graph.guards.frame_operands import Operands, function_of, readable
 from gradlab.graph.guards.freeze import is_plain
-from gradlab.graph.guards.sources import CELL, Item, instructions_of
+from gradlab.graph.guards.sources import ATTRIBUTES, CELL, Item, globals_of, instructions_of
 from gradlab.nn.module import Module
 from gradlab.overrides.overridable import plain_of
 
@@ -46,11 +46,10 @@ _HOLDERS = tuple(  # files of the standard library whose objects hold users' val
 )  # fmt: skip
 _NUMPY = str(Path(np.__file__).parent) + os.sep
 _ENTRIES = ("BINARY_SUBSCR", "CONTAINS_OP")
-_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FROM", "LOAD_SUPER_ATTR")
 _JUMPS = (name for name in dis.opmap if "JUMP" in name and ("TRUE" in name or "FALSE" in name))
 _USES = frozenset(("TO_BOOL", "UNARY_NOT", "GET_ITER", "COMPARE_OP", *_JUMPS))  # what a class answers by itself
 _READS = frozenset((
-    *_ATTRIBUTES, *_ENTRIES, "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "IMPORT_NAME", "CALL", "CALL_KW",
+    *ATTRIBUTES, *_ENTRIES, "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "IMPORT_NAME", "CALL", "CALL_KW",
     "CALL_FUNCTION_EX", "MATCH_CLASS", *_USES,
 ))  # fmt: skip
 _ROOMS = tuple(str(Path(PACKAGE, room)) + os.sep for room in ("nn", "optim"))  # whose functions call public ones
@@ -175,12 +174,11 @@ class Following:
         if code in self._instructions or not code.co_filename.startswith(_ROOMS):
             return
         self._instructions[code] = {}
-        instructions = instructions_of(code)
-        for x, following in zip(instructions, [*instructions[1:], None], strict=True):
-            if x.opname == "LOAD_GLOBAL" and x.argval in known:
-                table, name = known, x.argval
-                if isinstance(known[name], ModuleType) and following is not None and following.opname in _ATTRIBUTES:
-                    table, name = known[name].__dict__, following.argval
+        for name, taken in globals_of(code):
+            if name in known:
+                table = known
+                if isinstance(known[name], ModuleType) and taken is not None:
+                    table, name = known[name].__dict__, taken
                 if isinstance(plain_of(table.get(name)), FunctionType):
                     self.reads.note(table, (Item(name),), f"{table.get('__name__')}.{name}", False)
 
@@ -205,7 +203,7 @@ class Following:
             self.lookups.met(Operands(frame)[0])
             if kind == "COMPARE_OP":
                 self.lookups.met(Operands(frame)[1])
-        elif kind in _ATTRIBUTES:
+        elif kind in ATTRIBUTES:
             operands = Operands(frame)
             if kind == "LOAD_SUPER_ATTR":
                 self.taken.inherited(operands[1], operands[0], name)
@@ -266,7 +264,7 @@ def _is_plain(ahead: Any, x: Any) -> bool:
 def _named(code: CodeType, at: int) -> int:
     """How many of a call's arguments are given by name, where an instruction ahead of it says so."""
     ahead = instructions_of(code)[max(at - 2, 0) : at]
-    return next((len(code.co_consts[x.arg]) for x in ahead if x.opname == "KW_NAMES"), 0)
+    return next((len(code.co_consts[x.arg or 0]) for x in ahead if x.opname == "KW_NAMES"), 0)
 
 
 def _ignore(_frame: FrameType, _event: str, _value: Any) -> None:

@@ -85,7 +85,7 @@ class Reads:
         self.following = Following(self, function)
         self._note_function(function)
         gc.collect(0)  # what is young from here on is made in the trace, as the collector rests meanwhile
-        self.young = Young()
+        self.young = Young(self)
 
     # ------------------------------------------------------------ the hook
 

@@ -73,13 +73,39 @@ def put_back(root: Any, path: tuple[Any, ...], value: Any) -> None:
         return
 
 
+class Instruction(NamedTuple):
+    """What is asked of one of the interpreter's: `dis` says four times as much, and thousands are kept."""
+
+    opname: str
+    arg: int | None
+    argval: Any
+    offset: int
+
+
+ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FROM", "LOAD_SUPER_ATTR")
+_OF_THE_INTERPRETER = ("PUSH_NULL", "CACHE", "EXTENDED_ARG", "RESUME")  # what only it needs
+
+
 @functools.lru_cache(1024)
-def instructions_of(code: CodeType) -> list[Any]:
-    """What a function does, without what only the interpreter needs."""
-    return [i for i in dis.get_instructions(code) if i.opname not in ("PUSH_NULL", "CACHE", "EXTENDED_ARG", "RESUME")]
+def instructions_of(code: CodeType) -> list[Instruction]:
+    """What a function does."""
+    found = (i for i in dis.get_instructions(code) if i.opname not in _OF_THE_INTERPRETER)
+    return [Instruction(i.opname, i.arg, i.argval, i.offset) for i in found]
 
 
-def steps(instructions: list[Any], at: int) -> list[tuple[Any, bool]]:
+@functools.lru_cache(1024)
+def globals_of(code: CodeType) -> tuple[tuple[str, str | None], ...]:
+    """The globals that a function names, each with the attribute that it takes of it at once: all that is asked of the library's own, whose
+    instructions are not kept."""
+    every = instructions_of.__wrapped__(code)
+    found = (
+        (x.argval, following.argval if following is not None and following.opname in ATTRIBUTES else None)
+        for x, following in zip(every, [*every[1:], None]) if x.opname == "LOAD_GLOBAL"
+    )  # fmt: skip
+    return tuple(dict.fromkeys(found))
+
+
+def steps(instructions: list[Instruction], at: int) -> list[tuple[Any, bool]]:
     """What the code takes of a value that it has just loaded: attributes, entries by constant keys; True behind one that it sets."""
     found: list[tuple[Any, bool]] = []
     while at < len(instructions):

@@ -49,14 +49,14 @@ def reads_outside(function: Any, given: Sequence[Any]) -> str:
 
 
 class Young:
-    """Tells objects made in a trace: the collector has not looked at them yet."""
+    """Tells objects made in a trace, and what watches it: the collector has not looked at the first yet."""
 
-    def __init__(self) -> None:
-        self._ids: set[int] | None = None
+    def __init__(self, watching: object) -> None:
+        self._ids, self._watching = set[int](), id(watching)  # by its number: it holds this
 
     def __call__(self, value: Any) -> bool:
-        if self._ids is None:
-            self._ids = set(map(id, gc.get_objects(generation=0)))
+        if not self._ids:
+            self._ids = {self._watching, *map(id, gc.get_objects(generation=0))}
         return id(value) in self._ids
 
 
