@@ -9,8 +9,8 @@ within 1e-3, and gradlab's engines have to end; else the exit code is 1.
 
 "No compiler" is compiled gradlab with GRADLAB_COMPILER=none: the prebuilt kernels of a wheel, of the folder that GRADLAB_PREBUILT names,
 or NumPy. torch.compile's own compiler takes minutes for some: what has failed, or outlasted --patience, is not tried again. All of it takes
-about half an hour on two quiet cores. On a busy machine: --least --threads 1 --rounds 1 --seconds 0.3 --peers torch,jax,numpy. The clock says
-there how many others there are, and threads that wait for each other take a hundred times as long.
+about half an hour on two quiet cores. On a busy machine: --least --threads 1 --rounds 1 --seconds 0.3 --peers torch,jax,numpy. There
+the clock says how many others there are, and threads that wait for each other take a hundred times as long.
 
 --device cuda     gradlab and PyTorch on the GPU, steps measured to their end on the device
 --limit           also this machine's peak and, for each workload, the share of the least time that arithmetic and traffic need

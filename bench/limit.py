@@ -1,7 +1,8 @@
 """What this machine can do at most, and the least time that a step's arithmetic and traffic take of it.
 
 Peak arithmetic: float32 multiply-adds on registers alone; memory: STREAM's triad (McCalpin 1995), a = b + s·c over arrays far beyond the
-caches, counted as three. Both are measured on the threads asked for, by a C program that the machine's compiler builds.
+caches, counted as three. Both are measured on the threads asked for, in the first one's processor time, by a C program that the machine's
+compiler builds.
 
 A step's arithmetic is what its products, convolutions and attention take, counted while it runs eagerly; 3×3 convolutions of stride 1 count
 4/9 of it, which is what Winograd's F(2×2, 3×3) needs (Lavin and Gray 2016), an LSTM over an embedding takes its first product from the
@@ -17,7 +18,8 @@ from pathlib import Path
 import workloads
 
 CACHE = 2**20  # bytes; what is smaller may stay in a core's second cache
-MOVED = {"tiny": 2, "mlp": 4, "resnet": 4, "mobilenet": 4, "pinn": 2}  # numbers read and written for each parameter; Adam: the parameter and two moments, both ways
+# Numbers read and written for each parameter; Adam: the parameter and two moments, both ways.
+MOVED = {"tiny": 2, "mlp": 4, "resnet": 4, "mobilenet": 4, "pinn": 2}
 PROGRAM = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -28,7 +30,7 @@ enum { CHAINS = 12, TURNS = 2000000, NUMBERS = 1 << 25 };
 static pthread_barrier_t together;
 static float *a, *b, *c;
 static int threads;
-static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+static double now(void) { struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
 static volatile float sink;
 static double spent[2];
 static void *work(void *given) {

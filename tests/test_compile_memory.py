@@ -386,8 +386,7 @@ WATCHING = (reads.Reads, unrepeatable.Young, unrepeatable.Iterators, bytecode.Fo
 def test_what_watched_a_trace_is_let_go_and_little_else_stays():
     """A program keeps its guards and its tasks, not the tables by which these were found, as large as the process has young objects."""
     calls = [(gl.compile(network()[1]), gl.randn(96, 96), gl.randint(0, 4, (96,))) for _ in range(2)]
-    calls += [(gl.compile(nn.Linear(3, 4)), gl.randn(2, 3)), (gl.compile(lambda x: (x * 2).sin()), gl.randn(3))]
-    taken = []
+    calls, taken = [*calls, (gl.compile(nn.Linear(3, 4)), gl.randn(2, 3)), (gl.compile(lambda x: (x * 2).sin()), gl.randn(3))], []
     for call, *given in calls:
         tracemalloc.start()
         for _ in range(4):

@@ -41,7 +41,7 @@ def test_attention_and_what_does_not_count():
 
 @pytest.mark.parametrize(("layer", "gates"), [(nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)])
 def test_layers_of_sequences_count_their_products(layer, gates):
-    """A layer's steps are one row, forward and backward; with the product of all inputs and the weights' gradients they come to six products."""
+    """A layer's steps are one row, forward and backward; with that of all inputs and the weights' gradients they are six products."""
     model, x = layer(6, 5), gl.randn(7, 3, 6, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
         model(x)[0].sum().backward()

@@ -10,7 +10,7 @@ from gradlab.backends.native.lowerings.conv_weight_gradient import APART, BY_CHA
 from gradlab.backends.native.lowerings.products import HALVES
 
 ALL = -1  # all parts of a file
-TRIED = 8  # numbers of a vector
+TRIED = (8, 16)  # numbers of a vector
 Numbers = Sequence[int]
 IMAGES, PHASE = 8, 11  # parameters of images, and of a phase (images.h, direct.h)
 _NEEDS: dict[str, Callable[[Numbers], Iterable[int]]] = {}
@@ -18,9 +18,9 @@ _NEEDS: dict[str, Callable[[Numbers], Iterable[int]]] = {}
 
 def of(kernel: str, parameters: Numbers) -> int:
     """The bits of the parts of its file that a task needs: whatever its number of images is. ALL where that is not known, and where the
-    rules below, which say again what the kernels do, have never run: with vectors of other widths than AVX2's."""
+    rules below, which say again what the kernels do, have never run: with vectors of other widths than AVX2's and AVX-512's."""
     rule = _NEEDS.get(kernel)
-    if rule is None or not compiler.processor() or compiler.lanes() != TRIED:
+    if rule is None or not compiler.processor() or compiler.lanes() not in TRIED:
         return ALL
     return sum(1 << part for part in set(rule(parameters)))
 
