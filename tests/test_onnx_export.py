@@ -115,16 +115,22 @@ def test_opsets(tmp_path, opset):
 
 
 def test_older_opsets(tmp_path):
-    """By ONNX's converter, checked as any file; where it fails the file keeps its opset, and says so."""
-    model, x, path = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.LayerNorm(4), nn.Softmax(1)), gl.randn(2, 3), tmp_path / "m.onnx"
-    found = export(model, x, path, opset_version=17, dynamic={0: {0: "batch"}})
-    file = onnx.load(str(path))
-    assert found.opset == 17 == file.opset_import[0].version and found.sizes == ("batch=3",)
+    """Down to 11; what an older one cannot say keeps opset 20, and so do those before 11, with a warning."""
+    model, x, path = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.LayerNorm(4), nn.Softmax(0)), gl.randn(2, 3), tmp_path / "m.onnx"
+    for opset in (11, 13, 17, 19):
+        for checked in (True, False):
+            found = export(model, x, path, opset_version=opset, dynamic={0: {0: "batch"}}, check=checked)
+            file = onnx.load(str(path))
+            assert found.opset == opset == file.opset_import[0].version and found.sizes == ("batch=3",) * checked
+            assert file.ir_version == onnx.helper.find_min_ir_version_for(file.opset_import)
+            got = run(path, **{file.graph.input[0].name: x.numpy()})[0]
+            np.testing.assert_allclose(got, model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
-    np.testing.assert_allclose(run(path, **{file.graph.input[0].name: x.numpy()})[0], model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
-    for refused in ({"opset": 17}, {"opset_version": 11}, {"opset": 17, "check": False}):
-        with pytest.warns(ExportWarning, match="the file has opset 20, not 1[17], to which"):
-            found = export(nn.Sequential(nn.Linear(3, 4), nn.GELU()), x, path, **refused)
+    bits = gl.tensor([1, 2])
+    for function, given, opset, why in ((lambda x: x & 3, bits, 17, "No Op registered for BitwiseAnd"), (model, x, 10, "the oldest opset"),
+                                        (lambda x: x << 1, bits, 11, "left_shift: Pow of opset 11")):  # fmt: skip
+        with pytest.warns(ExportWarning, match=f"the file has opset 20, not {opset}: .*{why}"):
+            found = export(function, given, path, opset=opset)
         assert found.opset == 20 == onnx.load(str(path)).opset_import[0].version
 
 

@@ -15,6 +15,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 CASES = list(cases())
+OLDER = (11, 13, 15, 17)
 ABSTRACT = {"Module", "RNNBase", "RNNCellBase"}  # nothing can be called
 RANDOM = {"FractionalMaxPool2d", "FractionalMaxPool3d"}  # which windows, in evaluation, too
 OTHERS = RANDOM | {"SyncBatchNorm", "DataParallel", "NLLLoss2d"}  # BatchNorm2d, the module in it and NLLLoss by other names
@@ -29,5 +30,7 @@ def test_every_module_is_in_the_table():
 def test_module(tmp_path, number):
     _, make, arguments = CASES[number]
     gl.manual_seed(1)
-    found = gl.onnx.export(make().eval(), arguments, tmp_path / "m.onnx")
-    assert found.deviation < 1e-4 and "Runtime" in found.checked_by and not found.unchecked
+    model = make().eval()
+    for opset in (20, OLDER[number % len(OLDER)]):
+        found = gl.onnx.export(model, arguments, tmp_path / "m.onnx", opset=opset)
+        assert found.opset == opset and found.deviation < 1e-4 and "Runtime" in found.checked_by and not found.unchecked

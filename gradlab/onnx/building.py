@@ -47,8 +47,9 @@ def model_of(e: Emitter, inputs: Ends, outputs: Ends, title: str) -> Any:
     graph.initializer.extend(tensor(onnx, name, a) for name, a in e.constants.items() if name in used)
     graph.input.extend(typed(onnx, name, w.dtype, w.shape) for w, name in zip(inputs.wires, inputs.names))
     graph.output.extend(typed(onnx, name, w.dtype, w.shape) for w, name in zip(outputs.wires, outputs.names))
-    model = onnx.ModelProto(ir_version=IR_VERSION, producer_name="gradlab", producer_version=__version__, graph=graph)
+    model = onnx.ModelProto(producer_name="gradlab", producer_version=__version__, graph=graph)
     model.opset_import.append(onnx.helper.make_opsetid("", e.opset))
+    model.ir_version = min(IR_VERSION, onnx.helper.find_min_ir_version_for(model.opset_import))  # what older runtimes read, too
     return model
 
 

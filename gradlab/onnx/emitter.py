@@ -25,6 +25,17 @@ TRUTHS = frozenset((
     "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf",
 ))  # fmt: skip
 PLACES = frozenset(("Shape", "Size", "ArgMax", "ArgMin", "NonZero"))
+OLDER: dict[str, tuple[int, Callable[..., Any]]] = {}  # operators -> the first opset that has them as they are written here; before it
+
+
+def before(opset: int, *kinds: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what stands for operators in files of an older opset: `rule(e, kind, *inputs, **attributes)`, by `e.add` and others."""
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        OLDER.update(dict.fromkeys(kinds, (opset, rule)))
+        return rule
+
+    return register
 
 
 class Unsupported(Exception):
@@ -134,7 +145,12 @@ class Emitter:
         self.turned: set[str] = set()  # of the root: constants whose gates stand in ONNX's order (layers.py)
         self.drawn: set[str] = set()  # of the root: values that depend on random numbers
 
-    def __call__(self, kind: str, *inputs: Any, outputs: int = 1, dtype: DTypeLike | None = None, **attributes: Any) -> Any:
+    def __call__(self, kind: str, *inputs: Any, **attributes: Any) -> Any:
+        """An operator's result, a tuple where there are several: one node, or what stands for it in an older opset."""
+        newest, rule = OLDER.get(kind, (0, None))
+        return self.add(kind, *inputs, **attributes) if rule is None or self.opset >= newest else rule(self, kind, *inputs, **attributes)
+
+    def add(self, kind: str, *inputs: Any, outputs: int = 1, dtype: DTypeLike | None = None, **attributes: Any) -> Any:
         """Add a node; its result, a tuple where there are several. The dtype is the first input's unless the operator's is another."""
         first = next((x.dtype for x in inputs if isinstance(x, Wire)), None)
         wires = [self._input(x, first) for x in inputs]

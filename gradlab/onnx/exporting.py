@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ from gradlab.onnx.patterns import batch_norms
 from gradlab.tensor.generator import default_generator
 
 LIMIT = 1_900_000_000  # bytes of tensors that a single file takes: protobuf's limit is 2 GiB
-OLDEST = 20  # that is written; older ones are what ONNX's converter makes of it
-CONVERTED = 7
+PLAIN = 20  # the opset that is written where none is wanted, and where an older one cannot say it
+OLDEST, LEAST = 11, 7  # the oldest that is written, and the oldest that may be asked for
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def export(
     example: its arguments: a tensor, or a tuple of what it takes (tensors nested in lists, tuples and dicts).
     dynamic: sizes that may differ from the example's, by input (its name or number) and dimension: {"x": {0: "batch"}} or
     {"x": ["batch", None]}. One name is one size.
-    opset: the version of ONNX's operators, 20 or more; older ones by ONNX's converter, and where it fails 20 with a warning.
+    opset: the version of ONNX's operators, from 11 on, by default 20; where an older one cannot say it, 20 with a warning.
     input_names, output_names: by default the function's parameters, and "output".
     check: run the file with ONNX Runtime on the example, and with dynamic sizes on a second one (check_sizes: {"batch": 7} says which),
     beside the model itself. tolerance: by default 1e-4 of each output's largest number for float32 (float64 1e-6, float16 1e-2, bfloat16
@@ -107,57 +108,32 @@ def export(
     if not export_params or not do_constant_folding or keep_initializers_as_inputs:
         raise ValueError("onnx.export: a file holds its parameters as constants; leave out export_params, do_constant_folding and "
                          "keep_initializers_as_inputs")  # fmt: skip
-    opset = (OLDEST if opset_version is None else opset_version) if opset is None else opset
+    opset = (PLAIN if opset_version is None else opset_version) if opset is None else opset
     onnx = format_package()
     if check:
         runtime_package()
     newest = onnx.defs.onnx_opset_version()
-    if not CONVERTED <= opset <= newest:
-        raise ValueError(f"onnx.export: opset is {CONVERTED} to {newest} (what the onnx package {onnx.__version__} knows), not {opset}")
-    wanted, opset = opset, max(opset, OLDEST)
+    if not LEAST <= opset <= newest:
+        raise ValueError(f"onnx.export: opset is {LEAST} to {newest} (what the onnx package {onnx.__version__} knows), not {opset}")
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"onnx.export: there is no directory {target.parent}")
     work = _Work(plain(model), example if isinstance(example, tuple) else (example,), input_names)
     work.trace(axes(dynamic_axes, output_names) if dynamic is None else dynamic, check)
-    lowering, proto, outputs = work.lower(opset, output_names, target.stem)
     with _folder(target) as folder:
-        file = folder / target.name
-        files = _write(onnx, proto, file, bytes_of(lowering.e.constants), external_data)
+        write = partial(work.write, folder / target.name, names=output_names, external=external_data, check=check, sizes=check_sizes,
+                        tolerance=tolerance)  # fmt: skip
         try:
-            onnx.checker.check_model(str(file), full_check=True)
-        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-            raise ExportError(f"onnx.export: ONNX's checker refuses the model: {error}") from error
-        verdict, sizes = Verdict("nothing: check=False", 0.0, ()), tuple[str, ...]()
-        if check:
-            random = {n for n, w in zip(outputs, work.results, strict=True) if w.name in lowering.e.drawn}
-            cases = work.cases(check_sizes)
-            verdict, sizes = verify(file, cases, outputs, random, tolerance), tuple(c.sizes for c in cases if c.sizes and not c.may_differ)
-        if wanted < opset:
-            try:
-                if not check or len(files) > 1:
-                    raise ExportError(f"{'not without check, as it errs' if not check else 'not with tensors in a file of their own'}")
-                older = onnx.version_converter.convert_version(onnx.load(str(file)), wanted)
-                onnx.checker.check_model(older, full_check=True)
-                onnx.save(older, str(folder / "older"))
-                verdict = verify(folder / "older", cases, outputs, random, tolerance)
-            except Exception as error:  # the converter's assertions, ONNX's and ONNX Runtime's refusals, files that are too large
-                reason = str(error).partition("\n")[0]
-                warnings.warn(
-                    f"onnx.export: the file has opset {opset}, not {wanted}, to which ONNX's converter does not bring it: {reason}",
-                    ExportWarning, stacklevel=2,
-                )  # fmt: skip
-            else:
-                opset, files = wanted, [target.name]
-                os.replace(folder / "older", file)
+            files, found = write(opset)
+        except (UnsupportedError, ExportError) as error:
+            if opset >= PLAIN:
+                raise
+            files, found = write(PLAIN)
+            reason = " ".join(str(error).split())
+            warnings.warn(f"onnx.export: the file has opset {PLAIN}, not {opset}: {reason}", ExportWarning, stacklevel=2)
         for part in files:
             os.replace(folder / part, target.parent / part)
-    graph = work.graph
-    return Exported(
-        target, opset, {n: tuple(v.spec.shape) for n, v in zip(work.names, graph.inputs)},
-        {n: tuple(v.spec.shape) for n, v in zip(outputs, graph.outputs)}, len(proto.graph.node),
-        sum(int(a.size) for a in graph.state.values()), verdict.runner, verdict.deviation, sizes, verdict.unchecked,
-    )  # fmt: skip
+    return dataclasses.replace(found, path=target)
 
 
 def _no_arrays(example: Any) -> None:
@@ -261,6 +237,32 @@ class _Work:
             raise UnsupportedError(lowering.missing)
         proto = model_of(e, Ends(inputs, self.names), Ends(self.results, outputs), title)
         return lowering, proto, outputs
+
+    def write(
+        self, file: Path, opset: int, *, names: Sequence[str] | None, external: bool | None, check: bool, sizes: Mapping[str, int] | None,
+        tolerance: float | None,
+    ) -> tuple[list[str], Exported]:  # fmt: skip
+        """Write a file of an opset, checked; the names of its parts. Raises UnsupportedError and ExportError."""
+        if opset < OLDEST:
+            raise ExportError(f"the oldest opset that is written is {OLDEST}")
+        onnx = format_package()
+        lowering, proto, outputs = self.lower(opset, names, file.stem)
+        files = _write(onnx, proto, file, bytes_of(lowering.e.constants), external)
+        try:
+            onnx.checker.check_model(str(file), full_check=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            raise ExportError(f"onnx.export: ONNX's checker refuses the model: {error}") from error
+        verdict, shown = Verdict("nothing: check=False", 0.0, ()), tuple[str, ...]()
+        if check:
+            random = {n for n, w in zip(outputs, self.results, strict=True) if w.name in lowering.e.drawn}
+            cases = self.cases(sizes)
+            verdict, shown = verify(file, cases, outputs, random, tolerance), tuple(c.sizes for c in cases if c.sizes and not c.may_differ)
+        graph = self.graph
+        return files, Exported(
+            file, opset, {n: tuple(v.spec.shape) for n, v in zip(self.names, graph.inputs)},
+            {n: tuple(v.spec.shape) for n, v in zip(outputs, graph.outputs)}, len(proto.graph.node),
+            sum(int(a.size) for a in graph.state.values()), verdict.runner, verdict.deviation, shown, verdict.unchecked,
+        )  # fmt: skip
 
     # ------------------------------------------------------------ what the file is compared on
 

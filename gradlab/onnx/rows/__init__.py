@@ -12,6 +12,7 @@ from gradlab.onnx.rows import (
     linalg,
     loss,
     movement,
+    older,
     pool,
     products,
     quantized,
@@ -26,8 +27,8 @@ from gradlab.onnx.rows.derived import derive
 from gradlab.ops import ROWS
 
 FAMILIES = (
-    control, conv, elementwise, incomplete, index, linalg, loss, movement, pool, products, quantized, random, recurrent, reduce, residual,
-    special, vision,
+    control, conv, elementwise, incomplete, index, linalg, loss, movement, older, pool, products, quantized, random, recurrent, reduce,
+    residual, special, vision,
 )  # fmt: skip
 for _row in ROWS.values():
     derive(_row)

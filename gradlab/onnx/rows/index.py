@@ -95,6 +95,7 @@ def scattered(e: Emitter, x: Wire, index: Wire, src: Wire, dim: int, reduction: 
     if src.shape == () and index.shape != ():
         src = e.expand(src, index.shape or ())
     found: Wire = e("ScatterElements", x, index, src, axis=dim, reduction=reduction)
+    found.shape = x.shape
     return found
 
 

@@ -52,13 +52,14 @@ def batch(e: Emitter, x: Wire) -> tuple[Wire, int, int]:
     return e.reshape(x, (count(x.shape[:-2]), m, n)), m, n
 
 
-def loop(e: Emitter, times: int, state: Sequence[Any], step: Callable[..., Sequence[Any]]) -> list[Wire]:
+def loop(e: Emitter, times: int | Wire, state: Sequence[Any], step: Callable[..., Sequence[Any]]) -> list[Wire]:
     """`state = step(emitter, number, *state)`, so many times."""
     with e.inside() as inner:
         number, going = inner.entry(INT64, ()), inner.entry(np.dtype(bool), ())
         entries = [inner.entry(s.dtype) for s in state]
         body = inner.graph([number, going, *entries], [inner("Identity", going), *step(inner, number, *entries)])
-    found = e("Loop", e.number(times, INT64), e.constant(True), *state, outputs=len(state), dtype=state[0].dtype, body=body)
+    number = times if isinstance(times, Wire) else e.number(times, INT64)
+    found = e("Loop", number, e.constant(True), *state, outputs=len(state), dtype=state[0].dtype, body=body)
     wires = list(found) if isinstance(found, tuple) else [found]
     for wire, start in zip(wires, state, strict=True):
         wire.dtype = start.dtype

@@ -24,9 +24,8 @@ def padable(e: Emitter, x: Wire) -> Wire:
 
 def padded(e: Emitter, x: Wire, before: Any, after: Any, value: float) -> Wire:
     """The spatial dimensions with borders."""
-    rank = len(list(before))
     wide = padable(e, x)
-    found: Wire = e("Pad", wide, e.ints([*before, *after]), e.number(value, wide.dtype), e.constant(list(range(2, rank + 2)), INT64))
+    found: Wire = e("Pad", wide, e.ints([0, 0, *before, 0, 0, *after]), e.number(value, wide.dtype))
     return found
 
 
@@ -226,7 +225,9 @@ def avg_pool_backward(
     for d, (size, p) in enumerate(zip(shape[2:], padding)):
         reach = (outputs[d] - 1) * stride[d] + kernel[d]
         if reach < p + size:
-            spread = e("Pad", spread, e.ints([0, p + size - reach]), e.number(0, dy.dtype), e.constant([d + 2], INT64))
+            nothing = [0] * len(outputs)
+            after = [p + size - reach if i == d else 0 for i in range(len(outputs))]
+            spread = padded(e, spread, nothing, after, 0)
         spread = e.cut(spread, p, p + size, d + 2)
     spread.shape = None
     return e.reshape(spread, shape)

@@ -70,9 +70,9 @@ def attention(e: Emitter, q: Wire, k: Wire, v: Wire, mask: Wire | None, *, scale
     top = e.reduce("ReduceMax", found, (3,), True)
     if mask is None:  # each query looks at something
         lse = e.squeeze(e.reduce("ReduceLogSumExp", found, (3,), True), 3)
-        return e("MatMul", e("Softmax", found, axis=3), v), lse
+        return e("MatMul", e("Softmax", found, axis=-1), v), lse
     nothing = e("Equal", top, -math.inf)
-    weights = e.where(nothing, 0.0, e("Softmax", found, axis=3))
+    weights = e.where(nothing, 0.0, e("Softmax", found, axis=-1))
     safe = e.where(nothing, 0.0, top)
     total = e.reduce("ReduceSum", e("Exp", found - safe), (3,), True)
     lse = e("Log", e.where(nothing, 1.0, total)) + safe
@@ -102,7 +102,7 @@ def layer_norm(e: Emitter, x: Wire, weight: Wire | None, bias: Wire | None, *, k
     assert x.shape is not None
     if k and weight is None and not any(map(is_dynamic, x.shape[-k:])):
         weight = e.constant(np.ones(tuple(int(s) for s in x.shape[-k:])), x.dtype)
-    if k and weight is not None and not any(not is_dynamic(s) and s == 0 for s in x.shape):
+    if k and weight is not None and e.opset >= 17 and not any(not is_dynamic(s) and s == 0 for s in x.shape):
         y, mean, rstd = e("LayerNormalization", x, weight, bias, outputs=3, axis=-k, epsilon=eps)
         if x.dtype != np.float32:  # the operator's statistics are float32
             mean.dtype = rstd.dtype = np.dtype(np.float32)

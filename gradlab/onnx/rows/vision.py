@@ -34,7 +34,11 @@ def border(e: Emitter, x: Wire, dim: int, table: Table) -> Any:
     if not is_dynamic(low) and all(not is_dynamic(n) and n >= 0 for n in numbers) and (
         kind == "replicate" or is_dynamic(inputs) or max(low, high) < inputs
     ):
-        return e("Pad", padable(e, x), e.ints([low, high]), None, e.constant([dim], INT64), mode=BORDERS[kind])
+        if kind == "circular" and e.opset < 19:
+            last = np.iinfo(np.int64).max
+            return e("Concat", *[e.cut(x, -low, last, dim)] * (low > 0), x, *[e.cut(x, 0, high, dim)] * (high > 0), axis=dim)
+        pads = [n if d == dim else 0 for n in (low, high) for d in range(x.rank)]
+        return e("Pad", padable(e, x), e.ints(pads), None, mode=BORDERS[kind])
     return gathered(e, x, dim, table)
 
 
