@@ -2,7 +2,8 @@
 
     python -m bench.onnx_files FOLDER [--only TEXT] [--steps load,agree,compile,jit,session,export,time,tune,gpu] [--json FILE]
 
-Each file runs in a process of its own, on one thread. Sizes that a file leaves open are tried until ONNX Runtime takes them.
+Each file runs in a process of its own, on one thread. Sizes that a file leaves open are tried until ONNX Runtime takes them. Times are the
+processor's, the least of calls in turns.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ TYPES = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": 
          "tensor(bool)": "bool", "tensor(uint8)": "uint8", "tensor(int8)": "int8", "tensor(float16)": "float16"}  # fmt: skip
 
 
-def draw(session, batch, length, seed, fixed):
-    """Inputs: the first open dimension is the batch's, all others have one length; lengths and rates of sound are given as such."""
+def draw(session, batch, length, seed, fixed, kinds=100):
+    """Inputs: the first open dimension is the batch's, all others have one length; lengths and rates of sound are given as such. kinds: of
+    whole numbers."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -51,7 +53,7 @@ def draw(session, batch, length, seed, fixed):
         elif "len" in i.name.lower() and len(names) > 1:
             found[i.name] = np.full(shape, length, dtype)
         else:
-            found[i.name] = np.full(shape, 16000, dtype) if not shape else rng.integers(0, 100, shape).astype(dtype)
+            found[i.name] = np.full(shape, 16000, dtype) if not shape else rng.integers(0, kinds, shape).astype(dtype)
     return found
 
 
@@ -59,10 +61,11 @@ def candidates(session, count=3):
     """Inputs that ONNX Runtime takes: a first batch, a second batch, a second length."""
     found = []
     sound = any("wave" in i.name for i in session.get_inputs())  # too short ones end some versions of the runtime
-    for length, batch in itertools.product((16000, 24000) if sound else LENGTHS, (1, 3, 2)):
+    lengths = (16000, 24000) if sound else LENGTHS
+    for kinds, length, batch in (*itertools.product((100, 4), lengths[:2], (1, 3, 2)), *itertools.product((100,), lengths[2:], (1, 3, 2))):
         if len(found) >= count:
             break
-        inputs = draw(session, batch, length, len(found), {})
+        inputs = draw(session, batch, length, len(found), {}, kinds)
         if any(all(inputs[k].shape == f[k].shape for k in inputs) for f, _ in found):
             continue
         try:
@@ -106,16 +109,14 @@ def gap(got, want):
     return worst
 
 
-def median(run, least=0.3, rounds=30):
-    """Seconds of one call."""
-    run()
-    run()
-    times, begin = [], time.perf_counter()
-    while len(times) < 3 or (len(times) < rounds and time.perf_counter() - begin < least):
-        start = time.perf_counter()
+def least(run, seconds=0.3):
+    """Milliseconds of the processor for one call, the least."""
+    best, begin = 1e9, time.process_time()
+    while time.process_time() - begin < seconds or best == 1e9:
+        start = time.process_time()
         run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+        best = min(best, time.process_time() - start)
+    return best * 1e3
 
 
 class File:
@@ -168,8 +169,8 @@ class File:
             for k, (_, want) in enumerate(self.cases):
                 for _ in range(3):
                     worst = max(worst, gap(compiled(**self.tensors(k)), want))
-        if worst > 1e-3:
-            raise AssertionError(f"deviates by {worst:.2g}")
+        if worst > 1e-3 and worst > (own := self.own_noise()):
+            raise AssertionError(f"deviates by {worst:.2g}, ONNX Runtime by {own:.2g} where an input changes by 1e-7")
         self.compiled = compiled
         return f"{worst:.1e}"
 
@@ -269,13 +270,12 @@ class File:
 
         inputs, values = self.cases[0][0], self.tensors(0)
         with gl.no_grad():
-            ours, eager, theirs = [], 0.0, []
-            for _ in range(3):
-                ours.append(median(lambda: self.compiled(**values)))
-                theirs.append(median(lambda: self.session.run(None, inputs)))
-            eager = median(lambda: self.model(**values), 0.1, 3)
-        mine, other = statistics.median(ours), statistics.median(theirs)
-        return {"compiled_ms": mine * 1e3, "eager_ms": eager * 1e3, "runtime_ms": other * 1e3, "ratio": mine / other}
+            mine = other = 1e9
+            for _ in range(5):
+                mine = min(mine, least(lambda: self.compiled(**values)))
+                other = min(other, least(lambda: self.session.run(None, inputs)))
+            eager = least(lambda: self.model(**values), 0.1)
+        return {"compiled_ms": mine, "eager_ms": eager, "runtime_ms": other, "ratio": mine / other}
 
     def gpu(self):
         import gradlab as gl
