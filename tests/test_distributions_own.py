@@ -96,3 +96,45 @@ def test_divergences_by_log_odds_beyond_what_probabilities_say():
         found = D.kl_divergence(kind(logits=p), kind(logits=q))
         np.testing.assert_allclose(found.tolist(), [50 - math.log(2), 1000, 1000], rtol=1e-6)
         np.testing.assert_allclose(gl.autograd.grad(found.sum(), p)[0].tolist(), [-25, 0, 0], atol=1e-6)
+
+
+def test_modules_that_are_transforms_and_distributions():
+    """Their parameters are found: the base's __init__ goes on to the module's, in either order of the bases."""
+
+    class Scaled(D.Transform, gl.nn.Module):
+        domain = codomain = c.real
+
+        def __init__(self):
+            super().__init__(cache_size=1)
+            self.log_scale = gl.nn.Parameter(gl.zeros(()))
+
+        def _call(self, x):
+            return x * self.log_scale.exp()
+
+        def _inverse(self, y):
+            return y * (-self.log_scale).exp()
+
+        def log_abs_det_jacobian(self, x, y):
+            return self.log_scale.expand(x.shape)
+
+        __hash__ = gl.nn.Module.__hash__
+
+    class Learned(D.Distribution, gl.nn.Module):
+        def __init__(self):
+            super().__init__((), ())
+            self.scale = Scaled()
+
+        def log_prob(self, value):
+            return D.TransformedDistribution(D.Normal(0.0, 1.0), [self.scale]).log_prob(value)
+
+    learned = Learned()
+    assert [name for name, _ in learned.named_parameters()] == ["scale.log_scale"]
+    learned.log_prob(gl.tensor(2.0)).backward()
+    assert learned.scale.log_scale.grad.item() == 3  # -1 + (y / scale)^2
+
+
+def test_dimensions_of_events_of_transforms():
+    transforms = D.ExpTransform(), D.SoftmaxTransform(), D.StickBreakingTransform(), D.LowerCholeskyTransform()
+    assert [t.event_dim for t in transforms] == [0, 1, 1, 2]
+    with pytest.raises(ValueError, match="differs between its sides"):
+        _ = D.CorrCholeskyTransform().event_dim

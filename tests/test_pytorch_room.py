@@ -30,6 +30,7 @@ class TestTrees:
     def test_there_and_back(self):
         leaves, spec = pytree.tree_flatten(TREE)
         assert leaves == [1, 2, None, 3, 4, 5, 6, 7, 8, "ab"]
+        assert pytree.tree_map(lambda n: n + 1, [gl.Size((1, 2))]) == [(2, 3)]  # sizes are tuples: a tree's map reaches them
         assert spec.num_leaves == 10 and spec == pytree.tree_structure(TREE)
         back = pytree.tree_unflatten(leaves, spec)
         assert back == TREE and type(back["n"]) is Pair and back["e"].maxlen == 4 and back["d"].default_factory is list

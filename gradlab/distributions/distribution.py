@@ -77,6 +77,7 @@ class Distribution(Measured):
             self._validate_args = validate_args
         if self._validate_args and not type(self).__module__.startswith("gradlab."):
             self._check_parameters()
+        super().__init__()  # of a class that is a module, too
 
     def __init_subclass__(cls, **options: Any) -> None:
         own: Any = cls.__dict__.get("log_prob")

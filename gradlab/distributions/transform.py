@@ -42,6 +42,14 @@ class Transform(Measured):
         self._cache_size = cache_size
         self._last: tuple[Any, Any] = (None, None)
         self._inv: Any = None
+        super().__init__()  # of a class that is a module, too
+
+    @property
+    def event_dim(self) -> int:
+        """How many of the last dimensions are one value, on both sides alike. ValueError where they are not."""
+        if self.domain.event_dim != self.codomain.event_dim:
+            raise ValueError(f"{type(self).__name__}: event_dim differs between its sides; ask domain.event_dim or codomain.event_dim")
+        return int(self.domain.event_dim)
 
     def _call(self, x: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no forward")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gradlab.tensor.size import Size
+
 PyTree = Any
 Context = Any
 IsLeaf = Callable[[Any], bool] | None
@@ -150,6 +152,7 @@ register_pytree_node(
     lambda parts, context: defaultdict(context[0], zip(context[1], parts, strict=True)),
 )
 register_pytree_node(deque, lambda x: (list(x), x.maxlen), lambda parts, size: deque(parts, maxlen=size))
+register_pytree_node(Size, lambda x: (list(x), None), lambda parts, _: tuple(parts))
 register_pytree_node(namedtuple, lambda x: (list(x), type(x)), lambda parts, kind: kind(*parts))
 
 
