@@ -22,7 +22,7 @@ BOUNDED = {
     "conv_ring.cuh": "the same",
     "conv_tile.cuh": "the same",
     "movement.cu": "a loop over the batch",
-    "norm.cu": "shares of the rows, at most 65,535; the weight's or the bias's gradient",
+    "norm.cu": "shares of the rows, at most as many as a grid is high; the weight's or the bias's gradient",
     "reduce.cuh": "shares of a column",
     "rows.cuh": "shares of a column, at most 256",
     "second_place.cuh": "itself",
@@ -61,6 +61,29 @@ def test_more_blocks_than_a_grid_is_high(cuda, monkeypatch, name, most):
     inputs = made()
     want, got = function(*inputs), function(*[x.cuda() if isinstance(x, gl.Tensor) else x for x in inputs])
     np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=2e-5, atol=2e-5)
+
+
+def of_the_weight(x, weight):
+    """A layer norm's gradient of its weight, of rows that no block holds."""
+    x, weight = x.detach(), weight.detach().requires_grad_()
+    return gl.autograd.grad(gl.nn.functional.layer_norm(x, (x.shape[1],), weight).tanh().sum(), weight)[0]
+
+
+WALKING = {
+    "a turned copy": (lambda x: x.mT.contiguous(), lambda: (numbers(7, 17, 18),)),
+    "sums over rows": (of_the_weight, lambda: (numbers(64, 8200), numbers(8200))),
+}
+
+
+@pytest.mark.parametrize("name", WALKING)
+def test_kernels_that_walk_are_given_no_third_dimension(cuda, monkeypatch, name):
+    """They do not look at it: it would leave shares out, or do all of them twice."""
+    monkeypatch.setattr(launch_context, "MOST_ROWS", 2)
+    monkeypatch.setattr(launching, "MOST_GRID", (2**31 - 1, 2, 1))
+    function, made = WALKING[name]
+    inputs = made()
+    want, got = function(*inputs), function(*[x.cuda() for x in inputs])
+    np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=2e-5, atol=1e-4)
 
 
 def test_a_grid_is_as_high_as_it_may_be():

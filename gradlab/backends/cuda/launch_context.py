@@ -47,11 +47,11 @@ class Work:
         return found
 
     def launch(self, function: Function, blocks: int, threads: int, *values: Any, rows: int = 1, shared: int = 0) -> None:
-        """Launch `blocks` x `rows` blocks; a kernel asks `second_place` where there may be more rows than a grid has.
+        """Launch `blocks` x `rows` blocks; a kernel asks `second_place` where there may be more rows than a grid has (`most_rows`).
 
         Values: arrays (their address), None (a null pointer), ints (int64), bytes, NumPy scalars.
         """
-        high = min(rows, MOST_ROWS)
+        high = self.most_rows(rows)
         self.launch_grid(function, (blocks, high, -(-rows // high)), threads, *values, shared=shared)
 
     def launch_grid(self, function: Function, grid: tuple[int, int, int], threads: int, *values: Any, shared: int = 0) -> None:
@@ -77,6 +77,11 @@ class Work:
         packet = packer.fill(*found)
         self.driver.launch(function, grid, (threads, 1, 1), packet.address, shared)
         packer.done(packet)
+
+    @staticmethod
+    def most_rows(rows: int) -> int:
+        """So many rows, or as many as a grid has: for kernels that walk over the others, and see no third dimension."""
+        return min(rows, MOST_ROWS)
 
     def each(self, function: Function, count: int, *values: Any) -> None:
         """Launch one thread for each of `count` elements (none for nothing); the kernel's last argument is the count."""
@@ -138,7 +143,7 @@ class Work:
 
         def run(target: Any, source: Any) -> None:
             function = self.kernel("movement.cu", "copy_turned", word)
-            self.launch(function, blocks, THREADS, target, source, *numbers, rows=min(batch, 65535))
+            self.launch(function, blocks, THREADS, target, source, *numbers, rows=self.most_rows(batch))
 
         return run
 

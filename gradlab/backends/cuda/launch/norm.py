@@ -91,7 +91,7 @@ def _row_norm_backward(work: Work, dy: Any, x: Any, weight: Any, mean: Any, rstd
         call = Call((dy, x, weight, mean, rstd), (dx,))
         row_forms.run(work, ROWS, policy("RowNormBackward", dtype), call, dtype, (rows, size, 1), ())
         blocks = -(-size // 256)
-        parts = max(1, min(rows // 16, max(min(528 // blocks, 256), min(-(-rows // MOST_ADDED), 65535))))
+        parts = work.most_rows(max(1, min(rows // 16, max(min(528 // blocks, 256), -(-rows // MOST_ADDED)))))
         partial = work.empty((parts, 2, size), work.wide(dtype))
         function = work.kernel(ROWS, "column_sums", dtype)
         work.launch(function, blocks, 256, dy, x, mean, rstd, partial, rows, parts, size, rows=parts)
