@@ -1,6 +1,21 @@
 """Mutants that no test can find, or that none is to find, with the reason: by file, line before and line after (`Mutant.key`)."""
 
 EXPLAINED: dict[str, str] = {
+    "kernels/cpu/cross_entropy.cpp"
+    " | if (!there && t != v[2]) *(int64_t*)q[4] = 1;"
+    " | if (!there || t != v[2]) *(int64_t*)q[4] = 1;": "the row's own function looks once more, and finds no wrong target",
+    "kernels/cpu/sequences.cpp"
+    " | if (before * parts < total * part) first = middle + 1;"
+    " | if (before * parts <= total * part) first = middle + 1;": "where the work is divided",
+    "kernels/cpu/direct_weight_gradient.h"
+    " | for (int j = 0; j < L; ++j) store(row + j * plane + at, found[j]);"
+    " | for (int j = 0; j <= L; ++j) store(row + j * plane + at, found[j]);": "a plane more of scratch, for the sanitizer",
+    "gradlab/optim/line_search.py"
+    " | if now.loss > start.loss + ARMIJO * t * start.slope or now.loss >= ends[low].loss:"
+    " | if now.loss >= start.loss + ARMIJO * t * start.slope or now.loss >= ends[low].loss:": "equal to the last bit",
+    "gradlab/optim/optimizer.py"
+    ' | what = "with names" if any(named) else "without names"'
+    ' | what = "with names" if all(named) else "without names"': "a mixture was refused before",
     "gradlab/ops/bessel.py"
     " | small = a <= NEAR"
     " | small = a < NEAR": "both formulas hold on the bound",

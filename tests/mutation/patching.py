@@ -51,6 +51,14 @@ def plant(path: str, text: str, after: str) -> bool:
     return bool(functions)
 
 
+def is_default(text: str, offset: int) -> bool:
+    """Whether a place of a file's text lies in a parameter's default."""
+    at = text.count("\n", 0, offset) + 1, len(text[text.rfind("\n", 0, offset) + 1 : offset].encode())
+    every = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.arguments))
+    defaults = [d for node in every for d in (*node.defaults, *node.kw_defaults) if d is not None]
+    return any((d.lineno, d.col_offset) <= at < (d.end_lineno, d.end_col_offset) for d in defaults)
+
+
 def statement_lines(text: str, offset: int) -> tuple[int, int]:
     """First and last line of the innermost statement, or of the body of the innermost lambda, at a place of a file's text."""
     at = text.count("\n", 0, offset) + 1, len(text[text.rfind("\n", 0, offset) + 1 : offset].encode())

@@ -73,7 +73,8 @@ ROOMS = {
         ("gradlab/optim/*.py", "gradlab/optim/lr_scheduler/*.py", "gradlab/utils/data/*.py"),
         tests("""
             optim* lr_scheduler lbfgs data data_types dataloader_workers prefetch kinds/pairs_of_options kinds/schedulers_resumed
-            kinds/optimizer_switches kinds/shared_arguments kinds/defaults advice
+            kinds/optimizer_switches kinds/shared_arguments kinds/defaults kinds/training_options
+            advice sparse_embedding
         """),
     ),
     "tensor": Room(

@@ -21,13 +21,14 @@ from typing import NamedTuple
 
 from mutation.kernel_reach import Used, kernels_at, tests_with
 from mutation.mutant import Mutant
-from mutation.patching import statement_lines
+from mutation.patching import is_default, statement_lines
 from mutation.reach import Reach
 from mutation.rooms import ROOMS, expanded, files_of, rows_of, tests_of
 from repository import ROOT, project_files
 
 PYTEST = ["-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "--no-header"]
 NO_TESTS = 5
+DEFAULTS = "::test_defaults_are_these"
 
 
 class Outcome(NamedTuple):
@@ -115,6 +116,8 @@ class Tree:
             marks = [mark for row in rows for mark in (f"[{row}-", f"[{row}]", f"-{row}-", f".{row}]")]
             turns = itertools.zip_longest(found, [t for t in reach.tests if t not in set(found) and any(mark in t for mark in marks)])
             found = [t for pair in turns for t in pair if t]
+        if is_default(text, mutant.start):  # which no call reaches that gives the argument
+            found = [*(t for t in reach.tests if t.endswith(DEFAULTS)), *found]
         return found or reach.tests_at(mutant.file, 1, len(text))
 
     def forked(self, room: str, mutants: list[Mutant], seconds: float) -> list[Outcome]:
