@@ -17,8 +17,8 @@ from gradlab.dtype import COMPLEX, INEXACT, INT64
 from gradlab.graph.ir.dims import hint
 from gradlab.jit.portable import LoadError, short
 from gradlab.op import Op
-from gradlab.ops import vision_cpu
 from gradlab.spec import Spec
+from gradlab.taps import taps
 
 Check = Callable[[Any, "Place"], bool]
 
@@ -200,7 +200,7 @@ def _resampled(kind: str, inputs: Any, outputs: Any, *rest: Any) -> bool:
     wide = abs(rest[0]) if rest else inputs / max(outputs, 1)
     if inputs < 1 or outputs < 1 or wide > 1 << 31 or outputs * min(inputs, 4 * wide + 4) > 1 << 24:
         return False
-    places = np.asarray(vision_cpu.taps((kind, inputs, outputs, *rest))[0])
+    places = np.asarray(taps((kind, inputs, outputs, *rest))[0])
     return bool(((places >= 0) & (places < inputs)).all())
 
 

@@ -8,10 +8,10 @@ from gradlab.op import Op
 from gradlab.ops import vision_cpu
 from gradlab.ops.conv import check_geometry, output_size
 from gradlab.spec import ShapeError, Spec, count
+from gradlab.taps import Table
 
 Sizes = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
-Table = vision_cpu.Table
 WINDOWS = ("kernel", "stride", "padding", "dilation", "outputs")
 
 

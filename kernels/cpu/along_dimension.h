@@ -63,6 +63,43 @@ void extremes(S* values, int64_t* places, const S* x, int64_t outer, int64_t n, 
   }
 }
 
+// The largest (smallest) elements so far and where they last were; a NaN stays. values, places, x; outer, n, inner
+template <typename S, bool LARGEST>
+void running_extremes(S* values, int64_t* places, const S* x, int64_t outer, int64_t n, int64_t inner, int part, int parts) {
+  using C = typename Computed<S>::type;
+  const int64_t blocks = (inner + COLUMNS - 1) / COLUMNS;
+  const Share mine = share(outer * blocks, part, parts);
+  const auto attains = [](C v, C best) { return (LARGEST ? v >= best : v <= best) | (v != v); };
+  if (inner == 1) {
+    for (int64_t u = mine.first; u < mine.last; ++u) {
+      const S* const from = x + u * n;
+      S* const to = values + u * n;
+      C best = C(from[0]);
+      for (int64_t j = 0, at = 0; j < n; ++j) {
+        if (attains(C(from[j]), best)) best = C(from[j]), at = j;  // rare: told in advance by the processor
+        to[j] = from[at], places[u * n + j] = at;
+      }
+    }
+    return;
+  }
+  for (int64_t u = mine.first; u < mine.last; ++u) {
+    const int64_t start = u / blocks * n * inner + u % blocks * COLUMNS, left = inner - u % blocks * COLUMNS;
+    const int64_t wide = left < COLUMNS ? left : COLUMNS;
+    C best[COLUMNS];
+    int64_t at[COLUMNS];
+    for (int64_t i = 0; i < wide; ++i) best[i] = C(x[start + i]), at[i] = 0;
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t i = 0; i < wide; ++i) {
+        const C v = C(x[start + j * inner + i]);
+        const bool now = attains(v, best[i]);
+        best[i] = now ? v : best[i];
+        at[i] = now ? j : at[i];
+        values[start + j * inner + i] = x[start + at[i] * inner + i];
+        places[start + j * inner + i] = at[i];
+      }
+  }
+}
+
 // y, x; outer, n, inner. Totals are kept as A.
 template <typename T, typename A, bool PRODUCT>
 void running(T* y, const T* x, int64_t outer, int64_t n, int64_t inner, int part, int parts) {

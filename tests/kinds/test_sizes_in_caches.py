@@ -27,7 +27,7 @@ CACHED = {
 }
 REAL = {
     "ops.conv_cpu.windows", "ops.pool_cpu.max_windows", "ops.pool_cpu.divisors", "ops.layout.triangle", "ops.gather._others",
-    "ops.vision_cpu.taps", "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed", "tensor.shape._turned",
+    "taps.taps", "taps.adjoint_taps", "tensor.shape._allowed", "tensor.shape._turned",
     "ops.memory.places", "onnx.operators.fourier._basis",
 }  # fmt: skip
 # Keyed by names, code, bytes or nothing.

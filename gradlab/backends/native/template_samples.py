@@ -43,6 +43,13 @@ def samples(own: np.dtype[Any]) -> Iterator[tuple[str, list[Spec], dict[str, Any
     for down in (False, True):
         yield "sort", [x], {"dim": 1, "descending": down}, None
         yield "topk", [x], {"k": 2, "dim": 1, "largest": down}, None
+    for name in ("cummax", "cummin", "mode"):
+        yield name, [x], {"dim": 1}, None
+    yield "median", [x], {"dim": 1, "keepdim": False, "pass_nan": False}, None
+    yield "median_of_all", [x], {"pass_nan": False}, None
+    yield "isin", [x, x], {"invert": False}, None
+    for made in (np.dtype(np.int32), INT64):
+        yield "searchsorted", [Spec((8,), own), x], {"right": False, "dtype": made}, None
     at, picked, grid = Spec((1, 3), INT64), Spec((3, 8), own), Spec((4, 3), INT64)
     for wrap in (False, True):
         yield "index", [x, at], {"dims": (0,), "wrap": wrap}, [picked]
@@ -66,6 +73,8 @@ def samples(own: np.dtype[Any]) -> Iterator[tuple[str, list[Spec], dict[str, Any
     yield "bernoulli", [x, state], {"offset": 0}, [x]
     for name in ("tril", "triu"):
         yield name, [x], {"diagonal": 0}, [x]
+    for table in (("nearest", 8, 4, 2.0), ("linear", 8, 4, 2.0, False)):
+        yield "resample", [x], {"dim": 1, "table": table}, None
     image, columns = Spec((1, 1, 4, 4), own), Spec((1, 4, 9), own)
     yield "im2col", [image], IMAGE, [columns]
     yield "col2im", [columns], IMAGE, [image]

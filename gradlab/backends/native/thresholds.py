@@ -21,6 +21,7 @@ CHEAP, DEAR, STEPS = 1 << 15, 1 << 9, 1
 ROWS = {
     **dict.fromkeys(("sum", "mean", "amax", "amin", "euclidean", "var"), 1),
     **dict.fromkeys(("prod", "any", "all", "argmax", "argmin", "max", "min", "cumsum", "cumprod", "sort", "topk"), 1),
+    **dict.fromkeys(("cummax", "cummin", "median", "median_of_all", "mode", "searchsorted", "isin"), 1),
     **dict.fromkeys(("index", "index_put", "index_backward"), 1),
     **dict.fromkeys(("gather", "gather_backward", "scatter", "scatter_add", "scatter_reduce", "nll", "nll_backward"), 1),
     **dict.fromkeys(("clone",), 1 << 12),
@@ -37,7 +38,8 @@ ROWS = {
     **dict.fromkeys(("matmul", "linear"), 1 << 14),
     **dict.fromkeys(("quantized_linear", "quantized_linear4", "quantized_convolution"), 1),
     **dict.fromkeys(("dropout", "bernoulli", "random_uniform", "random_normal", "random_integers"), 1),
-    **dict.fromkeys(("cat", "flip"), 1),
+    **dict.fromkeys(("cat", "flip", "tril", "triu", "diagonal_embed", "diagonal_scatter"), 1),
+    **dict.fromkeys(("im2col", "col2im", "resample", "resample_backward"), 1),
     **dict.fromkeys(("pad", "slice_backward", "slice_scatter"), 1 << 10),
     **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1),
     **dict.fromkeys(("adadelta_update", "adamax_update", "lion_update", "nadam_update", "radam_update"), 1),

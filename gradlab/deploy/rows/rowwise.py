@@ -12,7 +12,7 @@ from gradlab.deploy.emitter import Emitter, Step, broadcast, emits, nest
 from gradlab.deploy.rows.products import FLOAT32, constant, written
 from gradlab.deploy.rows.reductions import lines
 from gradlab.deploy.types import Unsupported, ctype, double
-from gradlab.ops import vision_cpu
+from gradlab.taps import adjoint_taps, taps
 
 
 def _rowwise(out: Emitter, dtype: object) -> str:
@@ -187,6 +187,6 @@ def resample(step: Step, out: Emitter) -> None:
 
 def taps_of(step: Step) -> tuple[Any, Any, Any]:
     """The table's taps."""
-    from_rows = vision_cpu.taps if step.name == "resample" else vision_cpu.adjoint_taps
+    from_rows = taps if step.name == "resample" else adjoint_taps
     found = from_rows(step.params["table"])
     return found.index, found.weight, found.none

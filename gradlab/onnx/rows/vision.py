@@ -10,8 +10,8 @@ from gradlab.dtype import INT64
 from gradlab.onnx.emitter import Emitter, Unsupported, Wire, is_dynamic
 from gradlab.onnx.registry import exports
 from gradlab.onnx.rows.pool import padable
-from gradlab.ops.vision_cpu import Table, adjoint_taps, taps
 from gradlab.spec import count
+from gradlab.taps import Table, adjoint_taps, taps
 
 BORDERS = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 SAMPLES = {"linear": "linear", "cubic": "cubic", "linear-antialias": "linear", "cubic-antialias": "cubic"}

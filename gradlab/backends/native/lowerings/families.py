@@ -17,12 +17,15 @@ from gradlab.backends.native.lowerings import (
     quantized as quantized,
     random_numbers as random_numbers,
     reductions as reductions,
+    reordering as reordering,
     rowwise as rowwise,
     sequences as sequences,
     sorting as sorting,
+    unrolling as unrolling,
 )
 
 __all__ = [
     "attention", "batch_norm", "conv", "conv_weight_gradient", "grid", "gru", "indexing", "lines", "movements", "optimizers",
-    "optimizers_rare", "pooling", "products", "quantized", "random_numbers", "reductions", "rowwise", "sequences", "sorting",
+    "optimizers_rare", "pooling", "products", "quantized", "random_numbers", "reductions", "reordering", "rowwise", "sequences", "sorting",
+    "unrolling",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Lowering of rows along one dimension: largest and smallest elements with their places, running sums and products."""
+"""Lowering of rows along one dimension: largest and smallest elements with their places, running extremes, sums and products."""
 
 from __future__ import annotations
 
@@ -41,6 +41,20 @@ def extremes(call: Call, ctx: Lowering) -> list[TaskSpec]:
     text = f"extremes<{kind}, {largest}>({values}, (int64_t*)p[{at - 1}], (const {kind}*)p[{at}], v[0], v[1], v[2], part, parts);"
     places = (*outputs, x)
     return [*first, TaskSpec(kernel(ctx, HEADER, text), (outer, n, inner), places, min(outer * (-(-inner // 64)), widest(x.size * 2)))]
+
+
+@lowers("cummax", "cummin")
+def running_extremes(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The largest (smallest) elements so far."""
+    x, first = packed(ctx.place(call.inputs[0]), ctx)
+    outer, n, inner = along(x.shape, call.params["dim"])
+    values, places = (ctx.place(v) for v in call.outputs)
+    if not values.contiguous or not places.contiguous:
+        raise Unsupported
+    kind, largest = storage(x.dtype), "true" if call.op.name == "cummax" else "false"
+    text = f"running_extremes<{kind}, {largest}>(({kind}*)p[0], (int64_t*)p[1], (const {kind}*)p[2], v[0], v[1], v[2], part, parts);"
+    most = min(outer * (-(-inner // 64)), widest(x.size * 4))
+    return [*first, TaskSpec(kernel(ctx, HEADER, text), (outer, n, inner), (values, places, x), most)]
 
 
 @lowers("cumsum", "cumprod")

@@ -16,6 +16,7 @@ from gradlab import dispatch
 from gradlab.backends.native import compiler
 from gradlab.backends.native.calling import DONE, NO_MEMORY
 from gradlab.backends.native.lowering import LOWER, Lowering, TaskSpec, Unsupported
+from gradlab.backends.native.lowerings import families as families
 from gradlab.backends.native.lowerings.loops import Loop, lower_loop, why_not_elementwise
 from gradlab.backends.native.lowerings.movements import copy
 from gradlab.backends.native.lowerings.products import operand_of
@@ -24,7 +25,7 @@ from gradlab.backends.native.tables import pointer_word
 from gradlab.backends.threads import threads
 from gradlab.dtype import HALF, immediate
 from gradlab.graph.calls.listing import Each, Step
-from gradlab.graph.executables.native import chaining, families as families
+from gradlab.graph.executables.native import chaining
 from gradlab.graph.executables.native.chaining import Item
 from gradlab.graph.executables.native.decompositions import expanded
 from gradlab.graph.executables.native.half_casts import widened

@@ -15,15 +15,13 @@ import numpy as np
 from gradlab.backends.cuda.generate import reads
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.backends.native.lowering import LOWER, Unsupported
-from gradlab.backends.native.lowerings.movements import WORDS
+from gradlab.backends.native.lowerings import families as families
 from gradlab.backends.native.lowerings.vector_functions import HALVES, POWERS, Function, converting, copying, function
 from gradlab.backends.native.place import place_of
 from gradlab.backends.native.template_samples import Recording, samples
 from gradlab.call import Call, Value
 from gradlab.dtype import BOOL, HALF
-from gradlab.graph.executables.native import families as families
 from gradlab.graph.executables.native.half_casts import computes_in_half
-from gradlab.graph.executables.native.unrolling import resampling
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.ops import ROWS, complex as complex_rows
@@ -55,10 +53,6 @@ def all_texts() -> dict[str, str]:
                 call = Call(op, tuple(values), params, results)
                 if not computes_in_half(call, False):
                     LOWER[name](call, ctx)
-    for kind in WORDS.values():
-        resampling(ctx, kind, False)
-    for kind in ("float", "double"):
-        resampling(ctx, kind, True)
     return ctx.texts
 
 

@@ -11,9 +11,9 @@ from gradlab.backends.native.lowerings.iteration_order import in_order
 from gradlab.backends.native.lowerings.lines import along, kernel
 from gradlab.backends.native.lowerings.loops import storage
 from gradlab.backends.native.lowerings.movements import WORDS, packed
+from gradlab.call import Call
 from gradlab.dtype import FLOAT32, FLOAT64
-from gradlab.graph.ir.graph import Call
-from gradlab.ops.vision_cpu import adjoint_taps, taps
+from gradlab.taps import adjoint_taps, taps
 
 HEADER = '#include "im2col.h"\n'
 PIXELS = (0, 2, 3, 1)  # dimensions of images as they lie in memory with their channels last
@@ -61,11 +61,6 @@ def resample(call: Call, ctx: Lowering) -> list[TaskSpec]:
     indices = np.where(found.none[:, None], -1, found.index) if found.none is not None else found.index
     weights = [] if found.weight is None else [bits(w) for w in np.ravel(found.weight).tolist()]
     parameters = (outer, outputs, inner, n, count, *np.ravel(indices).tolist(), *weights)
-    most = min(outer * outputs, widest(y.size * count))
-    return [*first, TaskSpec(resampling(ctx, kind, bool(weights)), parameters, (y, x), most)]
-
-
-def resampling(ctx: Lowering, kind: str, weighted: bool) -> str:
-    """The name of the kernel for a type."""
-    text = f"resampled<{kind}, {'true' if weighted else 'false'}>(({kind}*)p[0], (const {kind}*)p[1], v, part, parts);"
-    return kernel(ctx, '#include "resampling.h"\n', text)
+    most = min(outer if inner == 1 else outer * outputs, widest(y.size * count))
+    text = f"resampled<{kind}, {'true' if weights else 'false'}>(({kind}*)p[0], (const {kind}*)p[1], v, part, parts);"
+    return [*first, TaskSpec(kernel(ctx, '#include "resampling.h"\n', text), parameters, (y, x), most)]

@@ -7,9 +7,8 @@ import math
 from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.backends.native.lowerings.lines import kernel
 from gradlab.backends.native.lowerings.movements import WORDS, copy, fill, packed
-from gradlab.backends.native.place import viewed
-from gradlab.graph.ir.graph import Call
-from gradlab.ops.layout import diagonal
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 
 TRIANGLE = '''#include "runtime.h"
 // y, x; parameters: matrices, rows, columns, diagonal, whether the lower triangle is kept
@@ -41,8 +40,12 @@ def triangle(call: Call, ctx: Lowering) -> list[TaskSpec]:
 def diagonals(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """Zeros, or a copy, with a diagonal of its own."""
     y, value = ctx.place(call.outputs[0]), ctx.place(call.inputs[-1])
-    target = viewed(y, diagonal, {k: call.params[k] for k in ("offset", "dim1", "dim2")})
-    if target is None or not y.contiguous:
+    if not y.contiguous or y.size == 0 or value.size == 0:
         raise Unsupported
+    down, right, offset = call.params["dim1"], call.params["dim2"], call.params["offset"]
+    start = offset * y.strides[right] if offset > 0 else -offset * y.strides[down]
+    rest = tuple(s for d, s in enumerate(y.strides) if d not in (down, right))
+    strides = (*rest, y.strides[down] + y.strides[right])
+    target = Place(y.base, y.offset + start * y.dtype.itemsize, value.shape, strides, y.dtype)
     before = fill(y, 0, ctx) if call.op.name == "diagonal_embed" else copy(y, ctx.place(call.inputs[0]), ctx)
     return [*before, *copy(target, value, ctx)]
