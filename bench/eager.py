@@ -4,16 +4,23 @@
 
 Both engines run in turns in one process; each number is gradlab's time over PyTorch's, of the medians of the rounds (with --cpu of
 the least processor times, for a machine that others use as well). Kernels have to lie ready (`gradlab warm`); the table says how many do.
+--steps: the training steps of bench/workloads.py in their place, and a chain of elementwise operations over four million numbers.
 """
 
 import argparse
 import statistics
+import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import torch
 
 import gradlab
 from gradlab.backends.native import ready
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import workloads  # noqa: E402
 
 SIZES = {"small": 16, "middle": 1 << 14, "large": 1 << 20}
 
@@ -118,8 +125,6 @@ OPERATIONS = {
 
 def work(lib, name, size, back):
     """A function without arguments that does the operation."""
-    import numpy as np
-
     make, f = OPERATIONS[name]
     F = lib.nn.functional
     x = make(lib, np.random.default_rng(0), size)
@@ -155,9 +160,32 @@ def timed(f, seconds, clock):
     return min(found), statistics.median(found)
 
 
+def step(lib, name):
+    """A function without arguments that makes one training step."""
+    if name != "chain":
+        return workloads.prepared(name, lib, None)[0]
+    x = lib.from_numpy(np.random.default_rng(0).standard_normal(1 << 22).astype("f")).requires_grad_()
+
+    def chain():
+        x.grad = None
+        ((x * 1.5 + 1).tanh() * x).sigmoid().sum().backward()
+
+    return chain
+
+
+def steps(names, args, clock):
+    """Milliseconds of each workload's step and their ratio."""
+    for name in names:
+        works = [step(lib, name) for lib in (gradlab, torch)]
+        times = [[timed(f, 10 * args.seconds, clock) for f in works] for _ in range(args.rounds)]
+        of = [(min if args.cpu else statistics.median)(pair[i][0 if args.cpu else 1] for pair in times) / 1e3 for i in (0, 1)]
+        print(f"{name:12}{of[0]:10.2f}{of[1]:10.2f}{of[0] / of[1]:8.2f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(OPERATIONS))
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--steps", action="store_true", help="training steps")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", nargs="*", choices=SIZES, default=list(SIZES))
@@ -168,10 +196,12 @@ def main():
     torch.set_num_threads(args.threads)
     clock = time.process_time if args.cpu else time.perf_counter
     print(f"{len(ready.state().libraries)} kernels lie ready; {args.threads} threads; {'least processor' if args.cpu else 'median'} times")
+    if args.steps:
+        return steps(args.names or [*workloads.NAMES, "chain"], args, clock)
     columns = [f"{size}{' + back' * back}" for back in (False, True) for size in args.sizes]
     print(f"{'':18}" + "".join(f"{c:>16}" for c in columns))
     every = []
-    for name in args.names:
+    for name in args.names or OPERATIONS:
         row = []
         for back in (False, True):
             for size in (SIZES[name] for name in args.sizes):

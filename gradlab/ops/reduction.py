@@ -38,11 +38,15 @@ def spread(g: Any, x_spec: Spec, dim: tuple[int, ...], keepdim: bool) -> Any:
 
 
 def share(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
-    """The gradient of a maximum or minimum: divided evenly among the elements that attain it."""
+    """The gradient of a maximum or minimum: divided evenly among the elements that attain it, a NaN by those that are NaN."""
     if not keepdim and dim:
         kept = reduced_shape(x.shape, dim, True)
         g, y = g.reshape(kept), y.reshape(kept)
-    hit = (x == y) | (x.isnan() & y.isnan())
+    return divided(g, (x == y) | x.isnan(), dim)
+
+
+def divided(g: Any, hit: Any, dim: tuple[int, ...]) -> Any:
+    """A gradient divided evenly among the elements that are marked."""
     return (g / hit.sum(dim, keepdim=True).to(g.dtype)).where(hit, 0)
 
 

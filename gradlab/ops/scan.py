@@ -10,7 +10,7 @@ from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64
 from gradlab.kernel import Kernel, Reduction
 from gradlab.op import Op
 from gradlab.ops.movement import cat
-from gradlab.ops.reduction import at_indices, reduced, reduced_nonempty, share
+from gradlab.ops.reduction import at_indices, divided, reduced, reduced_nonempty
 from gradlab.ops.sort_cpu import order_of, place_of
 from gradlab.spec import ShapeError, Spec, count, reduced_shape
 
@@ -252,4 +252,4 @@ def median_of_all_cpu(x: Any, y: Any, *, pass_nan: bool) -> None:
 
 
 median_of_all = Op("median_of_all", median_of_all_rule, params=("pass_nan",), cpu=median_of_all_cpu, cuda=kernel("median_of_all"),
-                   grad={"x": lambda g, x, y: share(g, x, y, tuple(range(len(x.shape))), False)})  # fmt: skip
+                   grad={"x": lambda g, x, y: divided(g, (x == y) | (x.isnan() & y.isnan()), tuple(range(len(x.shape))))})  # fmt: skip

@@ -12,7 +12,7 @@ GRADLAB_KERNEL gradlab_cross_entropy_rows(char** q, const int64_t* v, int part, 
     const float* x = (const float*)q[2] + r * n;
     const int64_t t = target[r];
     const bool there = t >= 0 && t < n;
-    const float own = there ? x[t] : 0, m = largest(x, n), sum = exponentials(x, m, y, n), scale = 1 / sum, logarithm = logarithm_of(sum, y, n);
+    const float own = there ? x[t] : 0, m = largest_number(x, n), sum = exponentials(x, m, y, n), scale = 1 / sum, logarithm = logarithm_of(sum, y, n);
     for (int64_t i = 0; i < n; ++i) y[i] *= scale;
     losses[r] = t == v[2] ? 0 : logarithm - (own - m);
     if (!there && t != v[2]) *(int64_t*)q[4] = 1;

@@ -8,7 +8,7 @@ GRADLAB_KERNEL gradlab_softmax(char** p, const int64_t* v, int part, int parts) 
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* y = (float*)p[0] + r * n;
     const float* x = (const float*)p[1] + r * n;
-    const float scale = 1 / exponentials(x, largest(x, n), y, n);
+    const float scale = 1 / exponentials(x, largest_number(x, n), y, n);
     for (int64_t i = 0; i < n; ++i) y[i] *= scale;
   }
 }
@@ -19,7 +19,9 @@ GRADLAB_KERNEL gradlab_log_softmax(char** p, const int64_t* v, int part, int par
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* y = (float*)p[0] + r * n;
     const float* x = (const float*)p[1] + r * n;
-    const float m = largest(x, n), shift = logarithm_of(exponentials(x, m, y, n), y, n);
+    const float m = largest_number(x, n), sum = total(n, [=](int64_t i) { return exp_below(x[i] - m); });
+    if (sum < 1 / SURE) exponentials(x, m, y, n);  // they are asked for
+    const float shift = logarithm_of(sum, y, n);
     for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) - shift;
   }
 }

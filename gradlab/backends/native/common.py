@@ -23,7 +23,7 @@ from gradlab.spec import Spec
 # Values of parameters: only their types are in the texts.
 PARAMETERS = {
     "lo": 0.0, "hi": 1.0, "slope": 0.5, "alpha": 0.5, "scale": 0.5, "beta": 0.5, "threshold": 0.5, "negative_slope": 0.5, "n": 3,
-    "divisor": 2.0, "keep": 0.5, "take": 0.5, "exponent": 3.0, "eps": 0.5,
+    "divisor": 2.0, "keep": 0.5, "take": 0.5, "exponent": 3.0, "eps": 0.5, "kind": 0, "derivative": 0,
 }  # fmt: skip
 
 
