@@ -20,7 +20,7 @@ import gradlab
 from gradlab.backends.native import ready
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import workloads  # noqa: E402
+import workloads
 
 SIZES = {"small": 16, "middle": 1 << 14, "large": 1 << 20}
 
