@@ -33,7 +33,7 @@ REAL = {
 # Keyed by names, code, bytes or nothing.
 OTHERS = {
     "ops.optim._sgd_constants", "ops.optim._adam_constants", "ops.optim._lion_constants", "ops.optim_variants._rmsprop_constants",
-    "graph.guards.sources.instructions_of", "graph.guards.frame_operands._sizes",
+    "graph.guards.sources.instructions_of", "graph.guards.sources.globals_of", "graph.guards.frame_operands._sizes",
     "tensor.norms.least", "deploy.loops.functions_of", "device._device",
 }  # fmt: skip
 
