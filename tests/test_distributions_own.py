@@ -81,7 +81,7 @@ def test_distributions_and_transforms_of_ones_own():
     assert abs(t.log_prob(gl.tensor(4.0)).item() - -3.3862944) < 1e-6 and repr(t.support) == "GreaterThan(lower_bound=0.0)"
     cached = D.ExpTransform().with_cache()
     y = cached(gl.ones(2))
-    assert cached.cache_size == 1 and cached.inv(y) is cached.inv(y)
+    assert cached.cache_size == 1 and cached.inv(y) is cached.inv(y) and cached._cached_x_y == (cached.inv(y), y)
 
 
 def test_divergences_by_log_odds_beyond_what_probabilities_say():
@@ -131,6 +131,42 @@ def test_modules_that_are_transforms_and_distributions():
     assert [name for name, _ in learned.named_parameters()] == ["scale.log_scale"]
     learned.log_prob(gl.tensor(2.0)).backward()
     assert learned.scale.log_scale.grad.item() == 3  # -1 + (y / scale)^2
+
+
+def test_domains_that_each_object_has_of_its_own():
+    """Their dimensions count: they were taken for single numbers."""
+
+    class Rows(D.Transform):
+        bijective = True
+
+        def __init__(self, dims):
+            super().__init__()
+            self.dims = dims
+
+        @c.dependent_property(is_discrete=False)
+        def domain(self):
+            return c.independent(c.real, self.dims)
+
+        codomain = property(lambda self: c.independent(c.real, self.dims))
+
+        def _call(self, x):
+            return 2 * x
+
+        def _inverse(self, y):
+            return y / 2
+
+        def log_abs_det_jacobian(self, x, y):
+            return math.log(2.0) * gl.ones_like(x).flatten(-self.dims).sum(-1)
+
+    plain = D.Normal(gl.zeros(2, 3, 4), 2.0)
+    value = gl.arange(24.0).reshape(2, 3, 4)
+    for dims in (1, 2):
+        found = D.TransformedDistribution(D.Normal(gl.zeros(2, 3, 4), 1.0), [Rows(dims)])
+        assert found.event_shape == (2, 3, 4)[-dims:] and found.log_prob(value).shape == (2, 3, 4)[:-dims]
+        np.testing.assert_allclose(found.log_prob(value), D.Independent(plain, dims).log_prob(value), rtol=1e-6)
+    assert not D.Transform.bijective
+    with pytest.raises(NotImplementedError, match="define one"):
+        D.TransformedDistribution(D.Normal(0.0, 1.0), [Rows(0)]).cdf(gl.tensor(0.0))
 
 
 def test_dimensions_of_events_of_transforms():

@@ -20,7 +20,7 @@ MEASURES = frozenset({
     "cdf", "covariance_matrix", "entropy", "icdf", "log_prob", "mean", "mode", "perplexity", "precision_matrix", "rsample", "sample",
     "scale_tril", "stddev", "variance", "_call", "_inverse", "log_abs_det_jacobian",
 })  # fmt: skip
-FORGOTTEN: dict[str, Any] = {"_last": (None, None), "_inv": None}  # what a transform remembers; its twin does not
+FORGOTTEN: dict[str, Any] = {"_cached_x_y": (None, None), "_inv": None}  # what a transform remembers; its twin does not
 
 
 class derived:

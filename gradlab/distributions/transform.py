@@ -16,6 +16,10 @@ from gradlab.tensor.creation import zeros_like
 Shape = tuple[int, ...]
 
 
+def _dims_of(which: str) -> property:
+    return property(lambda self: getattr(self, which).event_dim)
+
+
 class Transform(Measured):
     """A function y of x: `t(x)`, its inverse `t.inv(y)`, and `t.log_abs_det_jacobian(x, y)`, the logarithm of the volume's factor.
 
@@ -23,9 +27,8 @@ class Transform(Measured):
     the very tensor that was made gives its x, without rounding.
     """
 
-    bijective = True
+    bijective = False
     dim_in = dim_out = 0
-    sign: Any = 1  # whether it rises or falls
     domain: Any  # the sets that it takes and gives: see transform_domains.py
     codomain: Any
 
@@ -33,16 +36,24 @@ class Transform(Measured):
         """A transform of a user's says by its domain and codomain how many dimensions are one value."""
         super().__init_subclass__(**options)
         for which, dims in (("domain", "dim_in"), ("codomain", "dim_out")):
-            if isinstance(found := vars(cls).get(which), Constraint) and not isinstance(found, property):
+            found = vars(cls).get(which)
+            if isinstance(found, property):  # of each object
+                setattr(cls, dims, _dims_of(which))
+            elif isinstance(found, Constraint):
                 setattr(cls, dims, found.event_dim)
 
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
             raise ValueError(f"{type(self).__name__}: cache_size is 0 or 1, not {cache_size!r}")
         self._cache_size = cache_size
-        self._last: tuple[Any, Any] = (None, None)
+        self._cached_x_y: tuple[Any, Any] = (None, None)
         self._inv: Any = None
         super().__init__()  # of a class that is a module, too
+
+    @property
+    def sign(self) -> Any:
+        """1 where it rises, -1 where it falls; `cdf` asks for it."""
+        raise NotImplementedError(f"{type(self).__name__} has no sign; define one: 1 if it rises, -1 if it falls")
 
     @property
     def event_dim(self) -> int:
@@ -58,20 +69,20 @@ class Transform(Measured):
         raise NotImplementedError(f"{type(self).__name__} has no inverse")
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._cache_size and x is self._last[0]:
-            return self._last[1]
+        if self._cache_size and x is self._cached_x_y[0]:
+            return self._cached_x_y[1]
         y = self._call(x)
         if self._cache_size:
-            self._last = x, y
+            self._cached_x_y = x, y
         return y
 
     def _inv_call(self, y: Tensor) -> Tensor:
         """x of y."""
-        if self._cache_size and y is self._last[1]:
-            return self._last[0]
+        if self._cache_size and y is self._cached_x_y[1]:
+            return self._cached_x_y[0]
         x = self._inverse(y)
         if self._cache_size:
-            self._last = x, y
+            self._cached_x_y = x, y
         return x
 
     @property
@@ -103,7 +114,7 @@ class Transform(Measured):
         if self._cache_size == cache_size:
             return self
         twin = copy.copy(self)
-        twin._cache_size, twin._last, twin._inv = cache_size, (None, None), None
+        twin._cache_size, twin._cached_x_y, twin._inv = cache_size, (None, None), None
         return twin
 
     def __repr__(self) -> str:

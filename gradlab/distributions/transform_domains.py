@@ -52,4 +52,7 @@ def _end(whole: Any, place: int, which: str, dims: int) -> Any:
 
 for _kind, (_takes, _gives) in DOMAINS.items():
     _kind.domain, _kind.codomain = _takes, _gives  # type: ignore[attr-defined]
+    for _name, _usual in (("bijective", True), ("sign", 1)):
+        if _name not in vars(_kind):
+            setattr(_kind, _name, _usual)
 TransformedDistribution.support = c.dependent_property(_after)

@@ -177,6 +177,30 @@ class DeprecatedMethods(Differentiable):
     __slots__ = ()
     svd, qr, triangular_solve, narrow_copy, unsafe_chunk = svd, qr, triangular_solve, narrow_copy, unsafe_chunk
 
+    def frexp(self: Any) -> Any:
+        """Mantissas and exponents; see `gl.frexp`.
+
+        >>> gl.tensor([8.0]).frexp().exponent
+        tensor([4], dtype=gradlab.int32)
+        """
+        return import_module("gradlab.tensor.numerics").frexp(self)
+
+    def histogram(self: Any, bins: Any = 100, **options: Any) -> Any:
+        """How many elements lie in each bin, and the bins' edges; see `gl.histogram`.
+
+        >>> gl.tensor([1.0, 2.0, 1.0]).histogram(2).hist
+        tensor([2., 1.])
+        """
+        return import_module("gradlab.tensor.numerics").histogram(self, bins, **options)
+
+    def nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
+        """The first `size` places of what is not 0; see `gl.nonzero_static`.
+
+        >>> gl.tensor([0, 3]).nonzero_static(size=2).tolist()
+        [[1], [-1]]
+        """
+        return import_module("gradlab.tensor.numerics").nonzero_static(self, size=size, fill_value=fill_value)
+
     def stft(self: Any, *args: Any, **options: Any) -> Tensor:
         """The spectra of overlapping pieces; see `gl.stft`.
 

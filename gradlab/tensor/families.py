@@ -27,7 +27,6 @@ from gradlab.tensor.math_pairs import MathPairMethods
 from gradlab.tensor.memory import MemoryMethods
 from gradlab.tensor.memory_formats import MemoryFormatMethods
 from gradlab.tensor.norms import NormMethods
-from gradlab.tensor.numerics import NumericsMethods
 from gradlab.tensor.product_sums import ProductSumMethods
 from gradlab.tensor.products import ProductMethods
 from gradlab.tensor.properties import PropertyMethods
@@ -59,7 +58,7 @@ class Families(
     GatherMethods, SortMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolveMethods,
     FactorizationMethods, GammaMethods, ShapeInPlaceMethods, PutMethods, MathPairMethods, ElementwiseInPlaceMethods, WhereMethods,
-    NormMethods, NumericsMethods, QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, PropertyMethods,
+    NormMethods, QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, PropertyMethods,
     SparseMethods, StorageMethods, TypedTensorMethods, DeprecatedMethods, ComplexMethods, SpellingMethods, InteropMethods,
     SharedMemoryMethods, MemoryMethods, MemoryFormatMethods, SubclassMethods,
 ):  # fmt: skip

@@ -239,10 +239,3 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
 
 functions_take_axis(__name__)
 named_functions(__name__)
-
-
-class NumericsMethods(Differentiable):
-    """The methods of this family."""
-
-    __slots__ = ()
-    frexp, histogram, nonzero_static = frexp, histogram, nonzero_static

@@ -19,6 +19,8 @@ class PropertyMethods(Differentiable):
 
     __slots__ = ()
 
+    _cdata = property(id)  # by which Pyro and others ask whether two names are one tensor
+
     @property
     def shape(self) -> Size:
         """Sizes of the dimensions.
