@@ -383,6 +383,7 @@ def test_programs_of_one_function_share_gradients_and_memory():
 WATCHING = (reads.Reads, unrepeatable.Young, unrepeatable.Iterators, bytecode.Following, attribute_lookup.Lookups, accesses.Taken)
 
 
+@pytest.mark.alone
 def test_what_watched_a_trace_is_let_go_and_little_else_stays():
     """A program keeps its guards and its tasks, not the tables by which these were found, as large as the process has young objects."""
     calls = [(gl.compile(network()[1]), gl.randn(96, 96), gl.randint(0, 4, (96,))) for _ in range(2)]

@@ -5,6 +5,7 @@ A rule costs 1 to 5 µs, promotion and dispatch 5 to 10, a look-up 0.4, and prog
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ ONE, BOTH, LEFT, RIGHT = (  # which inputs are numbers, by float32 and float64
 # general path, what becomes of the inputs: None, or for each its dtype where it is cast or a number.
 Inferred = list[Any]
 UNASKED: Any = object()
+_ARCS = re.compile(r"\ba(cos|sin|tan)\w*\(")  # for which NumPy has approximations of its own where the processor has AVX-512
 UNUSUAL = HALF | COMPLEX  # their nodes have a class of their own
 known: dict[Any, Inferred] = {}  # of the general path
 remembered.append(known)
@@ -199,4 +201,7 @@ class Broadcasts(dict[Any, Any]):
 
 def rounds_once(op: Op) -> bool:
     """Whether a kernel has the bits of NumPy's function, so that arrays of any size may go to one."""
-    return isinstance(op.cpu, np.ufunc) and isinstance(op.cuda, Elementwise) and not is_dear(op.cuda.expression)
+    return (
+        isinstance(op.cpu, np.ufunc) and isinstance(op.cuda, Elementwise)
+        and not is_dear(op.cuda.expression) and _ARCS.search(op.cuda.expression) is None
+    )  # fmt: skip

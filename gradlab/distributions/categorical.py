@@ -100,14 +100,14 @@ class Categorical(GivenEither):
         return multinomial(rows, number, True).mT.reshape(*sample_shape, *self._batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the class's probability; a given one is kept `finfo.eps` away from 0 and 1, so that this is finite."""
+        """The class's logit, -inf where its probability is 0."""
         whole = (value >= 0) & (value < self.num_events) & (value == value.floor())
         self.require(whole, f"a value is a class from 0 to {self.num_events - 1}")
         given = self._param
         shape = broadcast_shapes(value.shape, given.shape[:-1])
         index = value.to(int64).expand(shape).unsqueeze(-1)
         found = given.expand(*shape, self.num_events).gather(-1, index).squeeze(-1)
-        return found if self._probs is None else clamped(found).log()
+        return found if self._probs is None else found.log()
 
     def entropy(self) -> Tensor:
         """-Σ p log(p)."""
@@ -228,6 +228,6 @@ class Multinomial(OfClasses):
         self.require((value >= 0).all(-1) & (value.sum(-1) == self.total_count), "a value is counts whose sum is total_count")
         coefficient = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
         if self._categorical._probs is not None:
-            return coefficient + (value * clamped(self._categorical._probs).log()).sum(-1)
+            return coefficient + value.xlogy(self._categorical._probs).sum(-1)
         logits, value = broadcast(self._categorical.logits, value)
         return coefficient + (logits.masked_fill((value == 0) & (logits == -float("inf")), 0) * value).sum(-1)

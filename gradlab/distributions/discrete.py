@@ -81,13 +81,6 @@ class Odds(GivenEither):
         found: Tensor = _times(successes, logsigmoid(self._logits)) + _times(failures, logsigmoid(-self._logits))
         return found
 
-    def _likelihood(self, successes: Any, failures: Any) -> Tensor:
-        """The same of a given probability kept away from 0 and 1, as PyTorch's: a saturated one gives a finite loss, without slope."""
-        if self._probs is None:
-            return self._weighted(successes, failures)
-        p = clamped(self._probs)
-        return successes * p.log() + failures * (-p).log1p()
-
 
 def _times(count: Any, logarithm: Any) -> Any:
     return count * where((count == 0) & logarithm.isinf(), 0.0, logarithm)
@@ -141,10 +134,10 @@ class Bernoulli(_Binary, ExponentialFamily):
         return bernoulli(self.probs.detach().expand(self._extended(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log(probs) at 1, log(1 - probs) at 0; `probs` are kept a rounding (`finfo.eps`) away from 0 and 1, so that this is finite."""
+        """log(probs) at 1, log(1 - probs) at 0; -inf for what cannot be."""
         self.require((value == 0) | (value == 1), "a value is 0 or 1")
         value = value.to(self.probs.dtype)
-        return self._likelihood(value, 1 - value)
+        return self._weighted(value, 1 - value)
 
     def entropy(self) -> Tensor:
         """-Σ p log(p) of both values."""
@@ -247,12 +240,12 @@ class Binomial(_Binary):
         return int(found)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log of the binomial coefficient + value · log(probs) + (total_count - value) · log(1 - probs), `probs` as in `Bernoulli`."""
+        """log of the binomial coefficient + value · log(probs) + (total_count - value) · log(1 - probs)."""
         self.require((value >= 0) & (value <= self.total_count) & (value == value.floor()), "a value is from 0 to total_count")
         n = self.total_count
         rest = n - value
         coefficient = (n + 1).lgamma() - (value + 1).lgamma() - (rest + 1).lgamma()
-        return coefficient + self._likelihood(value, rest)
+        return coefficient + self._weighted(value, rest)
 
     def entropy(self) -> Tensor:
         """-Σ p log(p) over all values."""

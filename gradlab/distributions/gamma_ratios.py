@@ -122,4 +122,4 @@ class NegativeBinomial(Odds):
         count = self.total_count
         coefficient = (count + value).lgamma() - (1 + value).lgamma() - count.lgamma()
         coefficient = where(count + value == 0, full_like(coefficient, 0.0), coefficient)
-        return coefficient + self._likelihood(value.to(count.dtype), count)
+        return coefficient + self._weighted(value.to(count.dtype), count)

@@ -185,13 +185,13 @@ class DeprecatedMethods(Differentiable):
         """
         return import_module("gradlab.tensor.numerics").frexp(self)
 
-    def histogram(self: Any, bins: Any = 100, **options: Any) -> Any:
+    def histogram(self: Any, bins: Any = 100, *, range: Any = None, weight: Any = None, density: bool = False) -> Any:
         """How many elements lie in each bin, and the bins' edges; see `gl.histogram`.
 
         >>> gl.tensor([1.0, 2.0, 1.0]).histogram(2).hist
         tensor([2., 1.])
         """
-        return import_module("gradlab.tensor.numerics").histogram(self, bins, **options)
+        return import_module("gradlab.tensor.numerics").histogram(self, bins, range=range, weight=weight, density=density)
 
     def nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
         """The first `size` places of what is not 0; see `gl.nonzero_static`.

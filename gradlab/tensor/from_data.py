@@ -237,12 +237,15 @@ def on_gpu(data: Any) -> bool:
 
 
 def operand(like: Any, value: Any, dtype: Any = None) -> Any:
-    """A number as a 0-d tensor of the dtype of `like` (or another one) beside it, for a row's input: its memory may be shared."""
+    """A number as a 0-d tensor of the dtype of `like` (or another one) beside it, for a row's input: its memory may be shared. One that the
+    dtype does not hold is an infinity, as a result would be."""
     array = like._array
     chosen = array.dtype if dtype is None else dtype
     plain = type(array) is np.ndarray and (chosen is FLOAT32 or chosen is FLOAT64) and (type(value) is float or type(value) is int)
     if plain and -MOST <= value <= MOST and not current().special:
         return wrap(scalar(value, chosen))
+    if isinstance(value, (int, float)) and beyond(value, chosen):
+        value = math.copysign(math.inf, value)
     return like.new_full((), value) if dtype is None else like.new_full((), value, dtype=dtype)
 
 
