@@ -73,19 +73,13 @@ def test_what_is_nothing_of_the_kind_is_refused(kind):
     assert not wrong, wrong
 
 
+# Where a number stands beside a tensor (`where`, `masked_fill`, `x[i] = n`) it becomes what a result would: an infinity.
 FILLING = {
     "full": lambda x, v: gl.full((2,), v, dtype=x.dtype),
     "full_like": gl.full_like,
     "new_full": lambda x, v: x.new_full((2,), v),
-    "fill": gl.fill,
     "fill_": lambda x, v: x.fill_(v),
-    "fill_diagonal_": lambda x, v: x.fill_diagonal_(v),
     "scatter": lambda x, v: x.scatter(0, gl.zeros(1, 1, dtype=gl.int64), v),
-    "index_fill": lambda x, v: x.index_fill(0, gl.tensor([0]), v),
-    "index_fill_": lambda x, v: x.index_fill_(0, gl.tensor([0]), v),
-    "__setitem__": lambda x, v: x.__setitem__(0, v),
-    "__setitem__ by places": lambda x, v: x.__setitem__(gl.tensor([0]), v),
-    "__setitem__ by a mask": lambda x, v: x.__setitem__(x > 0, v),
     "constant_": gl.nn.init.constant_,
     "pad": lambda x, v: gl.nn.functional.pad(x, (1, 1), value=v),
 }
