@@ -139,7 +139,7 @@ OTHERWISE = {
     "PyTorch's has no gradient; here there is one": [*words("gl.vander linalg.vander"), *SERIES],
     "what is drawn or compared does not depend on it": words("""
         bernoulli-1 Tensor.eq_ Tensor.ne_ Tensor.not_equal_ Tensor.lt_ Tensor.less_ Tensor.le_ Tensor.less_equal_ Tensor.gt_ Tensor.greater_
-        Tensor.ge_ Tensor.greater_equal_ linalg.lstsq gl.histogram gl.histogramdd
+        Tensor.ge_ Tensor.greater_equal_ linalg.lstsq gl.histogram Tensor.histogram gl.histogramdd
     """),
     "margins are no whole numbers; PyTorch's native function cuts them to the input's integers": ["gl.hinge_embedding_loss"],
     "a map of integers is refused, whose points would be corners alone": ["gl.affine_grid_generator"],
