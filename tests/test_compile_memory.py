@@ -369,8 +369,7 @@ def test_programs_of_one_function_share_gradients_and_memory():
         found.append(losses)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
     assert len(arrays) == 1
-    executables = [p.runner.executable for p in run.programs]
-    assert len(executables) == 4
+    assert len(executables := [p.runner.executable for p in run.programs]) == 4
     assert sum(e._objects[-1] is not None for e in executables) == 1  # the others hold no arrays of their runs
     assert len({e._memory.ctypes.data for e in executables}) <= 2
     held = model[0].weight.grad
@@ -386,8 +385,8 @@ WATCHING = (reads.Reads, unrepeatable.Young, unrepeatable.Iterators, bytecode.Fo
 @pytest.mark.alone
 def test_what_watched_a_trace_is_let_go_and_little_else_stays():
     """A program keeps its guards and its tasks, not the tables by which these were found, as large as the process has young objects."""
-    calls = [(gl.compile(network()[1]), gl.randn(96, 96), gl.randint(0, 4, (96,))) for _ in range(2)]
-    calls, taken = [*calls, (gl.compile(nn.Linear(3, 4)), gl.randn(2, 3)), (gl.compile(lambda x: (x * 2).sin()), gl.randn(3))], []
+    calls, taken = [(gl.compile(network()[1]), gl.randn(96, 96), gl.randint(0, 4, (96,))) for _ in range(2)], []
+    calls += [(gl.compile(nn.Linear(3, 4)), gl.randn(2, 3)), (gl.compile(lambda x: (x * 2).sin()), gl.randn(3))]
     for call, *given in calls:
         tracemalloc.start()
         for _ in range(4):

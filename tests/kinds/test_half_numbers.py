@@ -20,13 +20,6 @@ from kinds.calls import CALLS, converted
 from kinds.halves import HALVES, SIZES, apart, sized, ulps
 
 NUMBERS = (65536.0, 1e5, 0.1, 1e-3, 3e-8, -1.0003, 70001)
-
-
-def held(n):
-    """One that float16 holds: what fills a tensor is refused otherwise."""
-    return n if abs(n) <= 65504 else n / 2
-
-
 # Functions of a number n and of tensors; where a tensor is used twice, its gradient has two parts, each rounded.
 PLAIN = {
     "x + n": lambda n, x: x + n, "x - n": lambda n, x: x - n, "n - x": lambda n, x: n - x, "x * n": lambda n, x: x * n,
@@ -37,15 +30,15 @@ PLAIN = {
     "trunc": lambda n, x: gl.div(x, n, rounding_mode="trunc"), "floor": lambda n, x: gl.div(x, n, rounding_mode="floor"),
     "xlogy": lambda n, x: gl.xlogy(x, abs(n)), "xlogy of n": lambda n, x: gl.xlogy(n, x), "clamp": lambda n, x: x.clamp(-abs(n), abs(n)),
     "where": lambda n, x: gl.where(x > 0, x, n), "masked_fill": lambda n, x: x.masked_fill(x > 0, n), "rsub": lambda n, x: gl.rsub(x, n),
-    "pad": lambda n, x: F.pad(x, (1, 1), value=held(n)), "full_like": lambda n, x: gl.full_like(x, held(n)),
-    "add of n": lambda n, x: gl.add(x, 3, alpha=n), "fill_": lambda n, x: x.clone().fill_(held(n)), "add_": lambda n, x: x.clone().add_(n),
+    "pad": lambda n, x: F.pad(x, (1, 1), value=n / 2), "full_like": lambda n, x: gl.full_like(x, n / 2),
+    "add of n": lambda n, x: gl.add(x, 3, alpha=n), "fill_": lambda n, x: x.clone().fill_(n / 2), "add_": lambda n, x: x.clone().add_(n),
     "sub_": lambda n, x: x.clone().sub_(n), "mul_": lambda n, x: x.clone().mul_(n), "div_": lambda n, x: x.clone().div_(n),
     "index_fill": lambda n, x: x.index_fill(0, gl.tensor([1]), n), "threshold": lambda n, x: F.threshold(x, n, n),
     "leaky_relu": lambda n, x: F.leaky_relu(x, n), "elu": lambda n, x: F.elu(x, n), "celu": lambda n, x: F.celu(x, abs(n)),
     "softplus": lambda n, x: F.softplus(x, abs(n)), "hardtanh": lambda n, x: F.hardtanh(x, -abs(n), abs(n)),
     "nan_to_num": lambda n, x: x.masked_fill(x > 0, math.nan).nan_to_num(n), "hardshrink": lambda n, x: F.hardshrink(x, abs(n)),
-    "softshrink": lambda n, x: F.softshrink(x, abs(n)), "full": lambda n, x: x.new_full((2,), held(n)),
-    "setitem": lambda n, x: _set(x.clone(), n), "scatter": lambda n, x: x.scatter(0, gl.tensor([1, 3]), held(n)),
+    "softshrink": lambda n, x: F.softshrink(x, abs(n)), "full": lambda n, x: x.new_full((2,), n / 2),
+    "setitem": lambda n, x: _set(x.clone(), n), "scatter": lambda n, x: x.scatter(0, gl.tensor([1, 3]), n / 2),
     "scatter by product": lambda n, x: x.scatter(0, gl.tensor([1, 3, 1]), n, reduce="multiply"),
     "scatter_ by product": lambda n, x: x.clone().scatter_(0, gl.tensor([1, 3]), n, reduce="multiply"),
     "scatter by sum": lambda n, x: x.scatter(0, gl.tensor([1, 3, 1]), n, reduce="add"),
