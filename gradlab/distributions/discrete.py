@@ -209,7 +209,10 @@ class Binomial(_Binary):
         count, given = broadcast(total_count, logits if probs is None else probs)
         self.total_count = count.to(given.dtype)
         super().__init__(None if probs is None else given, given if probs is None else None, validate_args)
-        self.require((count >= 0) & (count == count.floor()), "total_count is whole numbers, not negative")
+        if self._most is None:
+            self.require((count >= 0) & (count == count.floor()), "total_count is whole numbers, not negative")
+        elif self._most < 0 or self._most % 1:
+            raise ValueError(f"Binomial: total_count is whole numbers, not negative: {self._most!r}")
 
     @property
     def mean(self) -> Tensor:

@@ -122,7 +122,8 @@ def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
 
 @register_kl(Binomial, Binomial)
 def _binomial(p: Binomial, q: Binomial) -> Tensor:
-    if bool((p.total_count != q.total_count).any()):
+    known = p._most is not None and q._most is not None  # in a trace, too, where tensors have no values
+    if p._most != q._most if known else bool((p.total_count != q.total_count).any()):
         raise ValueError(f"kl_divergence: binomials of {p.total_count} and of {q.total_count} trials")
     return p.total_count * _bernoulli(p, q)  # type: ignore[arg-type]
 

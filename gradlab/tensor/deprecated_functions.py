@@ -1,4 +1,5 @@
-"""Functions that PyTorch has kept from its first versions, and whose place is taken by others: `range`, `svd`, `qr` and their kin."""
+"""Functions that PyTorch has kept from its first versions, and whose place is taken by others: `range`, `svd`, `qr` and their kin; methods
+of functions that are loaded when first used."""
 
 from __future__ import annotations
 
