@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from gradlab.distributions import (
@@ -83,3 +84,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     raise _absent("gradlab.distributions", name)
+
+
+if (_overridable := sys.modules.get("gradlab.overrides.overridable")) is not None and _overridable.in_use():  # classes came before
+    _overridable.activate()

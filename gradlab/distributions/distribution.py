@@ -17,6 +17,7 @@ from gradlab.dtype import FLOATING, get_default_dtype
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor
+from gradlab.tensor.repetition import broadcast_tensors
 from gradlab.tensor.size import Size
 
 D = TypeVar("D", bound="Distribution")
@@ -32,6 +33,8 @@ def broadcast(*values: Any) -> list[Tensor]:
     floating = next((t for t in found if t._array.dtype in FLOATING), None)
     dtype, device = (get_default_dtype(), found[0].device if found else None) if floating is None else (floating.dtype, floating.device)
     tensors = [v if isinstance(v, Tensor) else tensor(v, dtype=dtype, device=device) for v in values]
+    if any(type(t) is not Tensor for t in found):  # of a class that may answer, also for those beside it
+        return list(broadcast_tensors(*tensors))
     shape = broadcast_shapes(*[t.shape for t in tensors])
     return [t.expand(shape) for t in tensors]
 

@@ -32,8 +32,9 @@ class Independent(Distribution):
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
         shape, cut = (*base_distribution.batch_shape, *base_distribution.event_shape), rank - reinterpreted_batch_ndims
         super().__init__(shape[:cut], shape[cut:], validate_args)
-        self.has_rsample = base_distribution.has_rsample
 
+    has_rsample = property(lambda self: self.base_dist.has_rsample)  # type: ignore[assignment]
+    has_enumerate_support = property(lambda self: self.base_dist.has_enumerate_support)  # type: ignore[assignment]
     mean = property(lambda self: self.base_dist.mean)
     mode = property(lambda self: self.base_dist.mode)
     variance = property(lambda self: self.base_dist.variance)
@@ -45,6 +46,12 @@ class Independent(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """As the base."""
         return self.base_dist.rsample(sample_shape)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """The base's values. NotImplementedError where batch dimensions became part of one value, whose combinations are too many."""
+        if self.reinterpreted_batch_ndims:
+            raise NotImplementedError("Independent: enumerate_support is not offered for combinations of a batch's values; enumerate the base's")
+        return self.base_dist.enumerate_support(expand)
 
     def _check_shape(self, value: Any) -> None:
         """The base looks at it: as in PyTorch, a value that only broadcasts is one for all that are one event."""

@@ -50,7 +50,8 @@ class TransformedDistribution(Distribution):
         dims = whole.dim_out + max(len(self.base_dist.event_shape) - whole.dim_in, 0)
         cut = len(after) - dims
         super().__init__(after[:cut], after[cut:], validate_args)
-        self.has_rsample = self.base_dist.has_rsample
+
+    has_rsample = property(lambda self: self.base_dist.has_rsample)  # type: ignore[assignment]
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Random values, outside of the graph."""
@@ -103,6 +104,8 @@ class TransformedDistribution(Distribution):
 class Formulated(TransformedDistribution):
     """One whose samples, densities and quantiles have formulas of their own, more accurate than the steps of its transforms."""
 
+    has_rsample = True
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Random values, outside of the graph."""
         with no_grad():
@@ -116,6 +119,8 @@ class LogisticNormal(TransformedDistribution):
     >>> LogisticNormal(gl.zeros(3), gl.ones(3)).sample().shape
     (4,)
     """
+
+    has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args)

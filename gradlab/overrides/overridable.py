@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, reduce, update_wrapper
 from importlib import import_module
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -31,7 +32,11 @@ _PLAIN = frozenset({  # what asks nobody: Python's own, and what tells or makes 
     "__torch_function__", "__array_ufunc__", "as_subclass",
 })  # fmt: skip
 _SETTINGS = frozenset({"is_tensor", "printoptions", "set_printoptions", "set_default_tensor_type"})
+# What PyTorch has in Python, of public functions that ask: here they were imported by name, and are replaced where they stand.
+_ROOMS = ("gradlab.distributions.", "gradlab.nn.modules.", "gradlab.nn.utils.")
+_LAYERS = (("RNNBase", "_run"), ("RNNCellBase", "forward"))  # of `gradlab.nn.modules.recurrent` and `cells`: one function in PyTorch
 _counted = 0  # modes that are on, in all threads
+_classes = False  # whether a class of tensors that answers was defined
 
 
 class Overridable:
@@ -114,10 +119,32 @@ def methods() -> dict[str, Any]:
     return found
 
 
+@cache
+def given() -> dict[str, Any]:
+    """Of `methods`, those that a plain tensor is asked with others: an operator asks the class of its right side by itself."""
+    return {
+        name: plain
+        for name, plain in methods().items()
+        if isinstance(plain, FunctionType) and _takes_more(plain) and not (name.startswith("__") and hasattr(Tensor, f"__r{name[2:]}"))
+    }
+
+
+def _takes_more(function: FunctionType) -> bool:
+    code = function.__code__
+    return code.co_argcount + code.co_kwonlyargcount > 1 or bool(code.co_flags & (CO_VARARGS | CO_VARKEYWORDS))
+
+
+@cache
+def _of_tensor(name: str) -> Any:
+    """What stands on Tensor in place of a method of its own, and is what a `__torch_function__` is told then."""
+    plain = methods()[name]
+    return _asking(name, plain) if isinstance(plain, property) or name.startswith("__") else Overridable(plain)
+
+
 def _asking(name: str, plain: Any) -> Any:
     if not isinstance(plain, property):
         if not name.startswith("__"):
-            return Overridable(plain, plain)
+            return Overridable(plain, vars(Tensor).get(name, plain))
         return Operator(plain, getattr(Tensor, OPERATORS.get(name, name)))
     return property(Overridable(plain.__get__, plain.__get__), Overridable(plain.__set__, plain.__set__))
 
@@ -130,12 +157,29 @@ def activate() -> None:
             for known in (vars(module), *([vars(twin)] if twin is not None else [])):
                 if known.get(name, function.plain if known is vars(module) else None) is function.plain:
                     known[name] = function
+    made = {function.plain: function for table in places().values() for function in table.values()}
+    for path, module in list(sys.modules.items()):
+        if path.startswith(_ROOMS):
+            known = vars(module)
+            known.update({name: made[value] for name, value in known.items() if isinstance(value, FunctionType) and value in made})
+            for layer, name in _LAYERS:
+                if isinstance(kind := known.get(layer), type) and isinstance(plain := vars(kind).get(name), FunctionType):
+                    setattr(kind, name, Overridable(plain))
+
+
+def in_use() -> bool:
+    """Whether something asks: a class of tensors that answers was defined, or a mode is on."""
+    return _classes or _counted > 0
 
 
 @cache
 def prepare(kind: type) -> None:
-    """Let a subclass's methods ask, those that it inherits from Tensor, and public functions, too."""
+    """Let a subclass's methods ask, those that it inherits from Tensor, and public functions and what takes instances of it, too."""
+    global _classes
     activate()
+    if not _classes:
+        _classes = True
+        _settle(given())
     theirs = {name for base in kind.__mro__[: kind.__mro__.index(Tensor)] for name in vars(base)}
     for name, plain in methods().items():
         if name not in theirs:
@@ -147,8 +191,13 @@ def ask_of_tensors() -> None:
     global _counted
     _counted += 1
     if _counted == 1:
-        for name, plain in methods().items():
-            setattr(Tensor, name, _asking(name, plain))
+        _settle(methods())
+
+
+def _settle(names: Iterable[str]) -> None:
+    """Those of Tensor's own methods ask."""
+    for name in names:
+        setattr(Tensor, name, _of_tensor(name))
 
 
 def ask_no_more() -> None:
@@ -159,6 +208,8 @@ def ask_no_more() -> None:
         for name, plain in methods().items():
             if name in vars(Tensor):
                 setattr(Tensor, name, plain)
+        if _classes:
+            _settle(given())
 
 
 def row(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

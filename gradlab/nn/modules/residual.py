@@ -22,7 +22,8 @@ from gradlab.tensor import Tensor
 def add_norm(norm: Module, input: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
     """(norm(s), s) for the sum s = input + residual. Recorded as made in the norm."""
     kind = type(norm)
-    if (kind is LayerNorm or kind is RMSNorm) and not (norm._hooked or everywhere):
+    plain = type(input) is type(residual) is Tensor  # a class of tensors may answer for each of the two
+    if plain and (kind is LayerNorm or kind is RMSNorm) and not (norm._hooked or everywhere):
         mode, frame = current(), getframe(1)
         token = enter(mode.within(Scope(kind.__name__, norm._name, mode.scope, frame.f_code, frame.f_lasti)))
         try:
@@ -40,7 +41,7 @@ def add_norm(norm: Module, input: Tensor, residual: Tensor) -> tuple[Tensor, Ten
 
 def add_embeddings(tokens: Module, input: Tensor, places: Module, positions: Tensor) -> Tensor:
     """tokens(input) + places(positions), where the positions are 0, 1, … to the length of the input's last dimension."""
-    if type(tokens) is type(places) is Embedding and not (tokens._hooked or places._hooked or everywhere):
+    if type(tokens) is type(places) is Embedding and type(input) is type(positions) is Tensor and not (tokens._hooked or places._hooked or everywhere):
         plain = tokens.max_norm is places.max_norm is places.padding_idx is None
         if plain and not (tokens.scale_grad_by_freq or places.scale_grad_by_freq) and looks_up_in_one(input, tokens.weight, places.weight):
             return F.embedding_add(input, tokens.weight, places.weight, tokens.padding_idx)
