@@ -246,7 +246,8 @@ _thresholds.attach(ops.ROWS.values())
 _ROOMS = (
     "accelerator", "amp", "ao", "array_api", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "fft", "func", "fx", "graph",
     "hub", "jit", "library", "linalg", "masked", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
-    "runs", "serialization", "session", "signal", "sklearn", "sparse", "special", "testing", "train", "transforms", "utils", "viz",
+    "quasirandom", "runs", "serialization", "session", "signal", "sklearn", "sparse", "special", "testing", "train", "transforms", "utils",
+    "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

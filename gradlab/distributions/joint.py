@@ -33,8 +33,8 @@ class Independent(Distribution):
         shape, cut = (*base_distribution.batch_shape, *base_distribution.event_shape), rank - reinterpreted_batch_ndims
         super().__init__(shape[:cut], shape[cut:], validate_args)
 
-    has_rsample = property(lambda self: self.base_dist.has_rsample)  # type: ignore[assignment]
-    has_enumerate_support = property(lambda self: self.base_dist.has_enumerate_support)  # type: ignore[assignment]
+    has_rsample = property(lambda self: self.base_dist.has_rsample)
+    has_enumerate_support = property(lambda self: self.base_dist.has_enumerate_support)
     mean = property(lambda self: self.base_dist.mean)
     mode = property(lambda self: self.base_dist.mode)
     variance = property(lambda self: self.base_dist.variance)
@@ -50,7 +50,7 @@ class Independent(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """The base's values. NotImplementedError where batch dimensions became part of one value, whose combinations are too many."""
         if self.reinterpreted_batch_ndims:
-            raise NotImplementedError("Independent: enumerate_support is not offered for combinations of a batch's values; enumerate the base's")
+            raise NotImplementedError("Independent: enumerate_support does not combine a batch's values; enumerate the base's")
         return self.base_dist.enumerate_support(expand)
 
     def _check_shape(self, value: Any) -> None:

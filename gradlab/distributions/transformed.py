@@ -51,7 +51,7 @@ class TransformedDistribution(Distribution):
         cut = len(after) - dims
         super().__init__(after[:cut], after[cut:], validate_args)
 
-    has_rsample = property(lambda self: self.base_dist.has_rsample)  # type: ignore[assignment]
+    has_rsample = property(lambda self: self.base_dist.has_rsample)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Random values, outside of the graph."""

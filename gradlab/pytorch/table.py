@@ -158,7 +158,6 @@ INERT = {
     **_all("nn.attention.experimental nn.attention.varlen", "use nn.functional.scaled_dot_product_attention"),
     **_all("monitor profiler.itt profiler.python_tracer", "use gl.profiler"),
     **_all("utils.module_tracker", "use gl.profiler.profile with with_modules=True"),
-    **_all("quasirandom", "use scipy.stats.qmc"),
     **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
     **_all("utils.deterministic", _INSIDE),
     **_all("utils.benchmark", "use Timer, which measures statements of Python"),

@@ -40,7 +40,9 @@ def instances(value, of):
     if isinstance(value, gl.Tensor):
         yield gl.Tensor._make_subclass(of, value)
     elif type(value) in (list, tuple):
-        yield from (type(value)([*value[:i], gl.Tensor._make_subclass(of, x), *value[i + 1 :]]) for i, x in enumerate(value) if isinstance(x, gl.Tensor))
+        for i, x in enumerate(value):
+            if isinstance(x, gl.Tensor):
+                yield type(value)([*value[:i], gl.Tensor._make_subclass(of, x), *value[i + 1 :]])
 
 
 def calls(of):
@@ -69,7 +71,7 @@ def layers(of):
 
 
 def distributions(of):
-    import gradlab.distributions as room  # noqa: PLC0415 (after the class was defined)
+    import gradlab.distributions as room  # after the class was defined
 
     for name, (*numbers, value) in DISTRIBUTIONS.items():
         kind = getattr(room, name)
@@ -78,7 +80,8 @@ def distributions(of):
                 given = [gl.tensor([x, x]) if isinstance(x, float) else x for x in numbers]
                 given[place] = given[place].as_subclass(of)
                 made = kind(*given)
-                yield f"{name} {place}", [made.log_prob(gl.tensor([value, value])), made.sample(), *([made.rsample()] if kind.has_rsample else [])]
+                drawn = [made.sample(), *([made.rsample()] if kind.has_rsample else [])]
+                yield f"{name} {place}", [made.log_prob(gl.tensor([value, value])), *drawn]
         yield f"{name} value", kind(*numbers).log_prob(gl.tensor([value, value]).as_subclass(of))
 
 
@@ -89,7 +92,8 @@ def plain_results():
         pass
 
     gl.ones(1).as_subclass(Sub)
-    return {room.__name__: {name: kinds(result) for name, result in room(Sub) if "T" in kinds(result)} for room in (calls, layers, distributions)}
+    rooms = (calls, layers, distributions)
+    return {room.__name__: {name: kinds(result) for name, result in room(Sub) if "T" in kinds(result)} for room in rooms}
 
 
 @pytest.mark.alone

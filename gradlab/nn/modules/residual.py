@@ -41,7 +41,8 @@ def add_norm(norm: Module, input: Tensor, residual: Tensor) -> tuple[Tensor, Ten
 
 def add_embeddings(tokens: Module, input: Tensor, places: Module, positions: Tensor) -> Tensor:
     """tokens(input) + places(positions), where the positions are 0, 1, … to the length of the input's last dimension."""
-    if type(tokens) is type(places) is Embedding and type(input) is type(positions) is Tensor and not (tokens._hooked or places._hooked or everywhere):
+    embeddings = type(tokens) is type(places) is Embedding and type(input) is type(positions) is Tensor
+    if embeddings and not (tokens._hooked or places._hooked or everywhere):
         plain = tokens.max_norm is places.max_norm is places.padding_idx is None
         if plain and not (tokens.scale_grad_by_freq or places.scale_grad_by_freq) and looks_up_in_one(input, tokens.weight, places.weight):
             return F.embedding_add(input, tokens.weight, places.weight, tokens.padding_idx)
