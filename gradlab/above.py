@@ -10,6 +10,7 @@ HOOKS = {  # "package.module" or "package.module:name"
     "kernels of eager code": "gradlab.backends.native.eager",  # rows on NumPy arrays, as machine code
     "table in a notebook": "gradlab.viz.html_table:of_module",  # Module._repr_html_
     "slopes of grid_sample": "gradlab.nn.functional.grid:slopes",  # the row's gradient, also where it is differentiated
+    "slopes of ctc_loss": "gradlab.nn.functional.ctc:slopes",  # likewise
     "compile": "gradlab.graph.calls.decorator:compile",  # Module.compile
     "vmap": "gradlab.func.mapping:vmap",  # the generated rule of a Function inside vmap
     "gradients of several vectors": "gradlab.func.batched_gradients:batched",  # grad(is_grads_batched=True)

@@ -359,7 +359,7 @@ KNOWN_FALLBACKS = {
     "solve_triangular", "cholesky", "qr", "eigh", "svd", "lu", "nextafter", "gcd", "lcm", "lstm_cell", "lstm_cell_backward", "gru_cell",
     "gru_cell_backward", "lgamma", "digamma", "polygamma", "erfcx", "log_ndtr", "ndtri", "inverse", "solve", "det", "cofactor",
     "slogdet", "pinv", "matrix_exp", "var",
-    "resample", "resample_backward", "grid_sample", "grid_sample_backward", "ldl", "ldl_solve", "eig",
+    "resample", "resample_backward", "grid_sample", "grid_sample_backward", "ctc_loss", "ctc_loss_backward", "ldl", "ldl_solve", "eig",
     *(name for name in ops.ROWS if "_sequence" in name),  # layers on a GPU take steps
     *(name for name in ops.ROWS if name.startswith("quantized_")),  # integer products are the CPU's
 }  # fmt: skip

@@ -22,7 +22,7 @@ SERIES = {"bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k
           "scaled_modified_bessel_k1", "spherical_bessel_j0", "airy_ai", "airy_ai_prime", "zeta", "orthogonal_polynomial"}  # fmt: skip
 COLLECTIVES = {name for name, row in ops.ROWS.items() if "by" in row.params}
 SEQUENCES = {name for name in ops.ROWS if "_sequence" in name}  # no trace has them
-GRIDS = {"grid_sample", "grid_sample_backward"}  # traces have them in steps
+GRIDS = {"grid_sample", "grid_sample_backward", "ctc_loss", "ctc_loss_backward"}  # traces have them in steps
 NO_OPERATOR = OPTIMIZERS | SERIES | COLLECTIVES | SEQUENCES | GRIDS
 NO_OPERATOR |= {"bits", "eigh", "ldl", "ldl_solve", "nextafter", "pinv", "poisson", "svd"}
 NO_OPERATOR |= {"grouped_mm"}

@@ -218,10 +218,10 @@ def _squeezed(place: Place) -> bool:
 _SPATIAL = frozenset({"dilation", "kernel", "stride", "padding", "outputs", "size"})
 _KINDS: dict[Check, str] = {
     _bool: "accumulate aligned causal ceil_mode consecutive decoupled descending full include include_self inverse invert keepdim largest "
-           "lower maximize nesterov overlap pass_nan replacement reverse right rounds unitriangular upper wrap",
+           "lower maximize nesterov overlap pass_nan replacement reverse right rounds unitriangular upper wrap zero_infinity",
     _number: "alpha atol beta eps exponent hi high lo low p rate rtol scale slope start std step take keep threshold value mean",
     _int: "offset ignore_index diagonal",
-    _count: "first k minlength n samples rows kind derivative",
+    _count: "blank first k minlength n samples rows kind derivative",
     _positive: "bins classes groups",
     _dim_or_dims: "dim",
     _dim: "dim0 dim1 dim2",

@@ -41,6 +41,7 @@ Sizes = Mapping[int, Mapping[int, Any]]
 class _Tracer(LiveTracer):
     """Also remembers which inputs of each call were in the autograd graph: that is how detach() and no_grad() get into the program."""
 
+    runs_here = False
     follows = False  # a buffer has its own place in the program's file
 
     def __init__(self, device: Any) -> None:

@@ -14,6 +14,7 @@ from gradlab.ops import (
     complex,
     conv,
     creation,
+    ctc,
     cylinder,
     eigen,
     elementwise,
@@ -56,10 +57,10 @@ from gradlab.ops import (
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
-    activation, airy, attention, bessel, collective, complex, conv, creation, cylinder, eigen, elementwise, factorization, fourier, fused,
-    gamma, gather, grid, incomplete, indexing, layout, ldl, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants,
-    polynomial, pool, quantized, random, recurrent, reduction, residual, scan, sequences, softmax, solve, sort, sparse, special, vision,
-    zeta,
+    activation, airy, attention, bessel, collective, complex, conv, creation, ctc, cylinder, eigen, elementwise, factorization, fourier,
+    fused, gamma, gather, grid, incomplete, indexing, layout, ldl, linalg, linear, loss, math, memory, movement, norm, optim,
+    optim_variants, polynomial, pool, quantized, random, recurrent, reduction, residual, scan, sequences, softmax, solve, sort, sparse,
+    special, vision, zeta,
 )  # fmt: skip
 
 

@@ -22,12 +22,12 @@ REASON_OF = {name: why for why, names in REASONS.items() for name in names.split
 INSIDE = """
     quantized_linear quantized_linear4 quantized_convolution lstm_sequence lstm_sequence_backward gru_sequence gru_sequence_backward
     rnn_sequence rnn_sequence_backward
-    grid_sample grid_sample_backward ldl airy_ai_prime convolution_transpose linear_relu linear_gelu_tanh convolution_act
-    convolution_act_sums embedding_add grouped_mm ldl_solve wide_matmul mse running var euclidean lstm_cell lstm_cell_backward gru_cell
-    gru_cell_backward masked_softmax layer_norm_residual layer_norm_residual_backward rms_norm_residual rms_norm_residual_backward spmm
-    sddmm sgd_update sgd_momentum_update adam_update amsgrad_update lion_update rmsprop_update rmsprop_centered_update
-    rmsprop_momentum_update rmsprop_centered_momentum_update adagrad_update adadelta_update adamax_update nadam_update radam_update
-    asgd_update rprop_update
+    grid_sample grid_sample_backward ctc_loss ctc_loss_backward ldl airy_ai_prime convolution_transpose linear_relu linear_gelu_tanh
+    convolution_act convolution_act_sums embedding_add grouped_mm ldl_solve wide_matmul mse running var euclidean lstm_cell
+    lstm_cell_backward gru_cell gru_cell_backward masked_softmax layer_norm_residual layer_norm_residual_backward rms_norm_residual
+    rms_norm_residual_backward spmm sddmm sgd_update sgd_momentum_update adam_update amsgrad_update lion_update rmsprop_update
+    rmsprop_centered_update rmsprop_momentum_update rmsprop_centered_momentum_update adagrad_update adadelta_update adamax_update
+    nadam_update radam_update asgd_update rprop_update
 """
 SAMPLED = INSIDE.split()
 

@@ -30,7 +30,7 @@ ROWS = {
     **dict.fromkeys(("layer_norm", "layer_norm_backward", "rms_norm", "batch_norm", "batch_norm_backward", "mse"), 1),
     **dict.fromkeys(("convolution", "convolution_dx", "convolution_dw"), 1),
     **dict.fromkeys(("max_pool", "max_pool_backward", "adaptive_max_pool", "avg_pool", "avg_pool_backward"), 1),
-    **dict.fromkeys(("embedding", "embedding_backward", "grid_sample", "grid_sample_backward"), 1),
+    **dict.fromkeys(("embedding", "embedding_backward", "grid_sample", "grid_sample_backward", "ctc_loss", "ctc_loss_backward"), 1),
     **dict.fromkeys(("scaled_dot_product_attention", "scaled_dot_product_attention_backward"), 1),
     **dict.fromkeys(("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward"), 1),
     **dict.fromkeys(("lstm_sequence", "gru_sequence", "rnn_sequence"), 1),

@@ -20,6 +20,7 @@ from gradlab.spec import Spec
 class LiveTracer(Tracer):
     """As Tracer. After `finish`, `tensors` and `slots` say where each state value is found when the program runs again."""
 
+    runs_here = True
     # What makes the error for a generator's state that is set or read, and for a tensor that is printed; None where a trace lets them.
     reseeded: Any = None
     unprintable: Any = None

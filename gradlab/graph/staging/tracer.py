@@ -32,6 +32,7 @@ class Tracer:
     """Collects one graph. Set as `Mode.tracer` for the time of the trace."""
 
     staged = True
+    runs_here = False  # whether the program is run by this process alone, so that it may have rows that are nothing to others
     node: Any = None  # in a backward, the node whose gradients are computed; the walk sets it
 
     def __init__(self, device: Device = CPU) -> None:

@@ -1,4 +1,7 @@
-"""Connectionist temporal classification (Graves et al., 2006), formula (6) in the logarithm."""
+"""Connectionist temporal classification (Graves et al., 2006), formula (6) in the logarithm: by rows on the CPU.
+
+In exported programs, on a GPU and for gradients of gradients it is composed of other rows, so that those of every order follow.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab import ops
+from gradlab.autograd import engine
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current, enter, leave
+from gradlab.autograd.record import bind
 from gradlab.named_errors import named_functions
 from gradlab.nn.multi_output_node import parts
+from gradlab.ops.ctc import check_lengths, places
 from gradlab.spec import ShapeError
 from gradlab.tensor.creation import arange, tensor
 from gradlab.tensor.rounding import rounds_once
@@ -20,31 +28,36 @@ if TYPE_CHECKING:
 __all__ = ["ctc_loss"]
 
 NEVER = -1e30  # the logarithm of an impossible path; finite, so that gradients stay numbers
+_row, _backward_row = bind(ops.ctc.ctc_loss), bind(ops.ctc.ctc_loss_backward)
 
 
-def _lengths(name: str, given: Any, batch: int) -> np.ndarray[Any, Any]:
-    values = given.detach().cpu().numpy() if isinstance(given, Differentiable) else given  # type: ignore[attr-defined]
-    found = np.asarray(values).reshape(-1)
-    if found.dtype.kind not in "iu" and found.size:
-        raise RuntimeError(f"ctc_loss: {name} are integers, not {found.dtype}")
-    if found.shape != (batch,):
-        raise RuntimeError(f"ctc_loss: {found.size} {name} for a batch of {batch}")
-    return found.astype(np.int64)
+def _by_rows(log_probs: Tensor) -> bool:
+    """Whether the rows are used: on the CPU, and in programs that run here."""
+    mode = current()
+    if mode.tracer is None:
+        return type(log_probs._array) is np.ndarray
+    return mode.tracer.runs_here and mode.vmap is None and log_probs.device.type == "cpu"
+
+
+def _lengths(name: str, given: Any, batch: int) -> Tensor:
+    """As a tensor (N,) of int64 on the CPU."""
+    found: Any = given if isinstance(given, Differentiable) else tensor(np.asarray(given))
+    if type(found._array) is np.ndarray and found._array.dtype == np.int64 and found._array.shape == (batch,):
+        return found
+    if found._array.dtype.kind not in "iu" and found.numel():
+        raise RuntimeError(f"ctc_loss: {name} are integers, not {found._array.dtype}")
+    if found.numel() != batch:
+        raise RuntimeError(f"ctc_loss: {found.numel()} {name} for a batch of {batch}")
+    return found.detach().cpu().reshape(-1).long()
 
 
 def _padded(targets: Tensor, lengths: np.ndarray[Any, Any], blank: int) -> Tensor:
     """The targets as (N, S), with blanks after each one's end."""
-    longest = int(lengths.max(initial=0))
-    if targets.ndim == 1:
-        if targets.shape[0] < lengths.sum():
-            raise RuntimeError(f"ctc_loss: target_lengths add up to {lengths.sum()}, but there are {targets.shape[0]} targets")
-        places = (np.cumsum(lengths) - lengths)[:, None] + np.arange(longest)
-        rows = targets.index_select(0, tensor(places.clip(0, max(targets.shape[0] - 1, 0)).reshape(-1), device=targets.device))
-        rows = rows.reshape(len(lengths), longest)
-    elif targets.ndim == 2 and targets.shape[0] == len(lengths) and targets.shape[1] >= longest:
+    longest, found = int(lengths.max(initial=0)), places(targets, lengths)
+    if found is None:
         rows = targets[:, :longest]
     else:
-        raise ShapeError(f"ctc_loss: targets {targets.shape} do not fit {len(lengths)} sequences of up to {longest} labels")
+        rows = targets.index_select(0, tensor(found.reshape(-1), device=targets.device)).reshape(len(lengths), longest)
     return rows.masked_fill(tensor(np.arange(longest) >= lengths[:, None], device=targets.device), blank)
 
 
@@ -77,14 +90,53 @@ def ctc_loss(
     if single:
         log_probs = log_probs.unsqueeze(1)
         targets = targets.reshape(1, -1)
-    steps, batch, classes = log_probs.shape
+    _, batch, classes = log_probs.shape
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss: blank {blank} is none of the {classes} classes")
     inputs, labels = _lengths("input_lengths", input_lengths, batch), _lengths("target_lengths", target_lengths, batch)
-    if inputs.size and (inputs.max() > steps or inputs.min() < 0 or labels.min() < 0):
-        raise RuntimeError(f"ctc_loss: input_lengths lie between 0 and {steps}, target_lengths are not negative")
+    if targets._array.dtype != np.int64:
+        targets = targets.long()
+    if _by_rows(log_probs):
+        given = [x if x._array.flags.c_contiguous else x.contiguous() for x in (log_probs, targets)]
+        loss = _row(*given, inputs, labels, blank=blank, zero_infinity=bool(zero_infinity))
+    else:
+        loss = composed(log_probs, targets, inputs, labels, blank, zero_infinity)
+    if reduction == "mean":
+        if current().tracer is None:
+            counts = tensor(np.maximum(labels.numpy(), 1).astype(loss._array.dtype), device=loss.device)
+        else:
+            counts = labels.clamp(min=1).to(loss.device, loss._array.dtype)
+        return (loss / counts).mean()
+    if reduction == "sum":
+        return loss.sum()
+    return loss.squeeze(0) if single else loss
+
+
+def slopes(
+    g: Tensor, x: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int, zero_infinity: bool
+) -> Tensor | None:
+    """The gradient of log_probs: by a row, or by those of what `composed` does where it is differentiated."""
+    mode, given = current(), (targets, input_lengths, target_lengths)
+    if not mode.recording and _by_rows(x):
+        found: Tensor = _backward_row(g.contiguous(), x, *given, blank=blank, zero_infinity=zero_infinity)
+        return found
+    if not (mode.recording and x.requires_grad):
+        x = x.detach().requires_grad_()
+    token = enter(mode.replace(recording=True, walking=False))
+    try:
+        loss = composed(x, *given, blank, zero_infinity)
+    finally:
+        leave(token)
+    return engine.grad([loss], [x], [g], True, mode.recording)[0]
+
+
+def composed(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int, zero_infinity: bool) -> Tensor:
+    """The losses (N,) in many steps."""
+    steps, batch, _ = log_probs.shape
+    inputs, labels = input_lengths.numpy(), target_lengths.numpy()
+    check_lengths(steps, inputs, labels)
     place: dict[str, Any] = {"device": log_probs.device}
-    rows = _padded(targets.long(), labels, blank)
+    rows = _padded(targets, labels, blank)
     blanks = rows.new_full((batch, 1), blank)
     # blank, label, blank, label, …, blank
     path = cat([stack([blanks.expand(rows.shape), rows], 2).reshape(batch, -1), blanks], 1)
@@ -117,12 +169,7 @@ def ctc_loss(
     total = (log_probs.exp() * read).sum((0, 2))
     loss = loss + (total - total.detach())
     impossible = (loss > -NEVER / 2) | no_input
-    loss = loss.masked_fill(impossible, 0.0 if zero_infinity else float("inf"))
-    if reduction == "mean":
-        return (loss / tensor(np.maximum(labels, 1), **place).to(loss._array.dtype)).mean()
-    if reduction == "sum":
-        return loss.sum()
-    return loss.squeeze(0) if single else loss
+    return loss.masked_fill(impossible, 0.0 if zero_infinity else float("inf"))
 
 
 named_functions(__name__)

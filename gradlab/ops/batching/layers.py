@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.op import Op
-from gradlab.ops.batching.common import Flags, Params, Values, front, fronts, padded, rounds_once, sample_shape, total
+from gradlab.ops.batching.common import Flags, Params, Values, front, fronts, numbers, padded, rounds_once, sample_shape, total
 from gradlab.ops.batching.products import apart, folded, groups, unfolded
 
 
@@ -103,8 +103,23 @@ def squared_error(op: Op, size: int, mapped: Flags, values: Values, params: Para
     return found / n if params["mean"] else found
 
 
+def sequences(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Samples join the batch. Targets that lie in one row are taken apart first, each sequence's from where its own begin."""
+    *above, x, targets, inputs, labels = fronts(values, mapped, size)
+    _, steps, batch, classes = x.shape
+    many = size * batch
+    if len(targets.shape) == 2:
+        places, most = numbers(targets.shape[1], targets), max(targets.shape[1] - 1, 0)
+        at = ((labels.cumsum(1) - labels).unsqueeze(2) + places).clamp(max=most)
+        targets = targets.unsqueeze(1).expand(at.shape).gather(2, at)
+    given = [t.reshape((many, *t.shape[2:])) for t in (targets, inputs, labels)]
+    found = op(*[g.reshape((many,)) for g in above], x.permute((1, 0, 2, 3)).reshape((steps, many, classes)), *given, **params)
+    return found.reshape((steps, size, batch, classes)).permute((1, 0, 2, 3)) if above else found.reshape((size, batch))
+
+
 LAYERS = {
     "layer_norm": last_norm, "rms_norm": last_norm, "layer_norm_backward": last_norm_backward, "rms_norm_backward": last_norm_backward,
     "batch_norm": channel_norm, "batch_norm_backward": channel_norm, "cross_entropy": cross_entropy,
     "cross_entropy_backward": cross_entropy_backward, "nll": by_class, "nll_backward": by_class, "mse": squared_error,
+    "ctc_loss": sequences, "ctc_loss_backward": sequences,
 }  # fmt: skip

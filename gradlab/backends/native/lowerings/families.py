@@ -5,6 +5,7 @@ from gradlab.backends.native.lowerings import (
     batch_norm as batch_norm,
     conv as conv,
     conv_weight_gradient as conv_weight_gradient,
+    ctc as ctc,
     grid as grid,
     gru as gru,
     indexing as indexing,
@@ -25,7 +26,7 @@ from gradlab.backends.native.lowerings import (
 )
 
 __all__ = [
-    "attention", "batch_norm", "conv", "conv_weight_gradient", "grid", "gru", "indexing", "lines", "movements", "optimizers",
+    "attention", "batch_norm", "conv", "conv_weight_gradient", "ctc", "grid", "gru", "indexing", "lines", "movements", "optimizers",
     "optimizers_rare", "pooling", "products", "quantized", "random_numbers", "reductions", "reordering", "rowwise", "sequences", "sorting",
     "unrolling",
 ]  # fmt: skip
