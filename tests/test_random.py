@@ -10,6 +10,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.nn.functional.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
+from gradlab.ops import random_cpu
 
 
 @pytest.fixture(autouse=True)
@@ -273,3 +274,26 @@ def test_normal_numbers_are_box_and_mullers_to_the_last_bit():
         np.testing.assert_allclose(found, want.astype(np.float64), rtol=0, atol=4e-15)
         gl.manual_seed(size)
         np.testing.assert_array_equal(gl.randn(size).numpy(), found.astype(np.float32))
+
+
+DRAWS = {
+    "rand": lambda x: gl.rand(x.shape), "randn": lambda x: gl.randn(x.shape),
+    "rand of doubles": lambda x: gl.rand(x.shape, dtype=gl.float64), "randn of halves": lambda x: gl.randn(x.shape, dtype=gl.float16), "randint": lambda x: gl.randint(0, 9, x.shape),
+    "randperm": lambda x: gl.randperm(len(x)), "normal_": lambda x: x.normal_(), "uniform_": lambda x: x.uniform_(-1, 2),
+    "bernoulli": gl.bernoulli, "bernoulli_": lambda x: x.bernoulli_(0.5), "dropout": gl.nn.functional.dropout,
+    "exponential_": lambda x: x.exponential_(), "normal": lambda x: gl.normal(x, 1.0), "poisson": gl.poisson,
+    "multinomial": lambda x: gl.multinomial(gl.ones(x.shape), 3, replacement=True),
+    "multinomial, each once": lambda x: gl.multinomial(gl.ones(x.shape), 1), "log_normal_": lambda x: x.log_normal_(),
+    "geometric_": lambda x: x.geometric_(0.5), "cauchy_": lambda x: x.cauchy_(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 3, 16, 17, 100])
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_that_follow_each_other_read_ahead(name, size, monkeypatch):
+    """A draw is counted for as many words as it takes from those that were read: of one more or less the next would not follow it."""
+    begun = []
+    monkeypatch.setattr(random_cpu, "stream", lambda *given, stream=random_cpu.stream: begun.append(given) or stream(*given))
+    for _ in range(30):
+        DRAWS[name](gl.full((size,), 0.5))
+    assert len(begun) <= 4

@@ -33,7 +33,7 @@ import numpy as np
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64, bfloat16, float16
 from gradlab.kernel import Kernel, dropped_below
 from gradlab.op import Op
-from gradlab.ops.random_cpu import box_muller, halves, raw, read_ahead, stream
+from gradlab.ops.random_cpu import box_muller, halves, raw, source_of
 from gradlab.ops.sort_cpu import first_of, order_of
 from gradlab.spec import ShapeError, Spec, broadcast_shapes
 
@@ -82,7 +82,7 @@ def made_float(state: Spec, *, shape: tuple[int, ...], dtype: np.dtype[Any], **_
 def uniform_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low: float, high: float) -> None:
     bits = _BITS.get(y.dtype, 53)
     unit = low == 0 and high == 1
-    generator = read_ahead(state, offset, y.size if bits == 53 else (y.size + 1) // 2) or stream(state, offset)
+    generator = source_of(state, offset, y.size if bits == 53 else (y.size + 1) // 2)
 
     def fill(part: Any, _: int) -> None:
         if unit and bits in (24, 53):
@@ -104,7 +104,7 @@ def uniform_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low:
 
 
 def normal_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, mean: float, std: float) -> None:
-    generator = read_ahead(state, offset, y.size + 1) or stream(state, offset)
+    generator = source_of(state, offset, (y.size + 1) // 2 * 2)
 
     def fill(part: Any, _: int) -> None:
         z = box_muller(generator, part.size)[: part.size]
@@ -134,7 +134,7 @@ def high_product(words: Any, factor: int) -> Any:
 
 
 def integers_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low: int, high: int) -> None:
-    generator, size = read_ahead(state, offset, y.size) or stream(state, offset), high - low
+    generator, size = source_of(state, offset, y.size), high - low
 
     def fill(part: Any, _: int) -> None:
         found = raw(generator, part.size)
@@ -148,7 +148,7 @@ def integers_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low
 
 
 def exponential_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, rate: float) -> None:
-    generator = read_ahead(state, offset, y.size) or stream(state, offset)
+    generator = source_of(state, offset, y.size)
 
     def fill(part: Any, _: int) -> None:
         u = generator.random(part.size)
@@ -160,7 +160,7 @@ def exponential_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, 
 
 
 def permutation_cpu(state: Any, y: Any, *, shape: tuple[int], dtype: Any, offset: int) -> None:
-    words = raw(read_ahead(state, offset, shape[0]) or stream(state, offset), shape[0])
+    words = raw(source_of(state, offset, shape[0]), shape[0])
     np.copyto(y, words.argsort(kind="stable") if len(words) < FEW else order_of(words, 0, False), casting="unsafe")
 
 
@@ -196,7 +196,7 @@ def dropout_cpu(x: Any, state: Any, y: Any, *, p: float, offset: int) -> None:
     if limit == 2**32:
         y.fill(0)
         return
-    generator, scale = read_ahead(state, offset, (y.size + 1) // 2) or stream(state, offset), y.dtype.type(1 / (1 - p))
+    generator, scale = source_of(state, offset, (y.size + 1) // 2), y.dtype.type(1 / (1 - p))
     source = np.ascontiguousarray(x).reshape(-1)
     integer = f"i{y.dtype.itemsize}"
 
@@ -226,7 +226,7 @@ def probabilities(p: Spec, state: Spec, *, dtype: np.dtype[Any], offset: int) ->
 def bernoulli_cpu(p: Any, state: Any, y: Any, *, dtype: Any, offset: int) -> None:
     if not ((p >= 0) & (p <= 1)).all():  # NaN, too
         raise RuntimeError("bernoulli: probabilities lie between 0 and 1")
-    generator, source = read_ahead(state, offset, (y.size + 1) // 2) or stream(state, offset), np.ascontiguousarray(p).reshape(-1)
+    generator, source = source_of(state, offset, (y.size + 1) // 2), np.ascontiguousarray(p).reshape(-1)
 
     def fill(part: Any, start: int) -> None:
         part[...] = halves(generator, part.size) < source[start : start + part.size].astype(FLOAT64) * 2.0**32
@@ -248,7 +248,7 @@ def poisson_cpu(rate: Any, state: Any, y: Any, *, offset: int) -> None:
     lam = np.ascontiguousarray(rate).reshape(-1).astype(FLOAT64)
     if not (lam >= 0).all():
         raise RuntimeError("poisson: rates are not negative")
-    u = stream(state, offset).random(lam.size)
+    u = source_of(state, offset, lam.size).random(lam.size)
     wide = lam >= 32
     up = np.where(wide, np.floor(lam), 0.0)
     m = np.where(wide, up, 1.0)
@@ -299,16 +299,17 @@ def multinomial_cpu(weights: Any, state: Any, y: Any, *, samples: int, replaceme
         raise RuntimeError("multinomial: weights are finite and not negative, and each row has one above zero")
     if not replacement and ((rows > 0).sum(-1) < samples).any():
         raise RuntimeError(f"multinomial: fewer than {samples} weights of a row are above zero; draw with replacement=True")
-    generator = stream(state, offset)
+    wanted = (len(rows), samples) if replacement else rows.shape
+    uniform = source_of(state, offset, math.prod(wanted)).random(math.prod(wanted)).reshape(wanted)
     if replacement:
         sums = np.cumsum(rows, -1)
-        u = generator.random((len(rows), samples)) * sums[:, -1:]
+        u = uniform * sums[:, -1:]
         found = np.stack([np.searchsorted(s, r, side="right") for s, r in zip(sums, u, strict=True)]) if len(rows) else u
         last = rows.shape[-1] - 1 - np.argmax(rows[:, ::-1] > 0, -1)  # rounding must not lead past the last possible category
         found = np.minimum(found, last[:, None])
     else:
         waiting = np.full(rows.shape, np.inf)
-        np.divide(-np.log1p(-generator.random(rows.shape)), rows, out=waiting, where=rows > 0)
+        np.divide(-np.log1p(-uniform), rows, out=waiting, where=rows > 0)
         found = first_of(waiting, -1, samples, False)
     y[...] = found.reshape(y.shape)
 
@@ -326,7 +327,7 @@ def normal_of_rule(mean: Spec, std: Spec, state: Spec, *, dtype: np.dtype[Any], 
 def normal_of_cpu(mean: Any, std: Any, state: Any, y: Any, *, dtype: Any, offset: int) -> None:
     if not (std >= 0).all():
         raise RuntimeError("normal: standard deviations are not negative")
-    z = box_muller(stream(state, offset), y.size)[: y.size].reshape(y.shape)
+    z = box_muller(source_of(state, offset, (y.size + 1) // 2 * 2), y.size)[: y.size].reshape(y.shape)
     y[...] = z * std + mean
 
 

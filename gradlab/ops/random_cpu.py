@@ -90,7 +90,12 @@ class Ahead:
         return self.normals[self.at : self.at + size]
 
 
-def read_ahead(state: Any, offset: int, size: int) -> Ahead | None:
+def source_of(state: Any, offset: int, size: int) -> Any:
+    """What a draw of so many words at `state[1] + offset` of seed `state[0]`, as many as it is counted for, takes its numbers from."""
+    return _read_ahead(state, offset, size) or stream(state, offset)
+
+
+def _read_ahead(state: Any, offset: int, size: int) -> Ahead | None:
     """What a draw of so many words at `state[1] + offset` of seed `state[0]` takes them from; None where it is large, or neither lies in
     nor follows what this thread drew last."""
     if size > SMALL:
