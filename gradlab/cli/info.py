@@ -63,10 +63,11 @@ def kernels() -> str:
 
 def machine_code() -> str:
     """What runs compiled CPU programs."""
+    pairs = "; products of bfloat16 by avx512_bf16" if build.bfloat16() else ""
     if build.compiles():
-        return "machine code, made by the C++ compiler"
+        return f"machine code, made by the C++ compiler{pairs}"
     level = prebuilt.level()
-    return f"prebuilt kernels ({level.name})" if level is not None else "NumPy: there is neither a compiler nor a wheel with kernels"
+    return f"prebuilt kernels ({level.name}){pairs}" if level is not None else "NumPy: there is neither a compiler nor a wheel with kernels"
 
 
 def missing(compiler: str, card: Mapping[str, str]) -> list[tuple[str, str]]:

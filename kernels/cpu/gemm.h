@@ -102,15 +102,18 @@ template <typename T, int STEP> inline void exchange(typename Wide<T>::type* row
     rows[i + STEP] = high<V, STEP>(a, b, std::make_index_sequence<L>());
   }
 }
+template <typename T> inline void turn(typename Wide<T>::type* rows) {
+  exchange<T, 1>(rows);
+  if constexpr (LANES<T> > 2) exchange<T, 2>(rows);
+  if constexpr (LANES<T> > 4) exchange<T, 4>(rows);
+  if constexpr (LANES<T> > 8) exchange<T, 8>(rows);
+}
 // LANES rows of LANES elements, `stride` apart, transposed into target, whose rows are PANEL apart.
 template <typename T> inline void transpose(const T* source, int64_t stride, T* target) {
   typename Wide<T>::type rows[LANES<T>];
 #pragma GCC unroll 16
   for (int i = 0; i < LANES<T>; ++i) rows[i] = load(source + i * stride);
-  exchange<T, 1>(rows);
-  if constexpr (LANES<T> > 2) exchange<T, 2>(rows);
-  if constexpr (LANES<T> > 4) exchange<T, 4>(rows);
-  if constexpr (LANES<T> > 8) exchange<T, 8>(rows);
+  turn<T>(rows);
 #pragma GCC unroll 16
   for (int i = 0; i < LANES<T>; ++i) store(target + i * PANEL<T>, rows[i]);
 }

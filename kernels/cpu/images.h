@@ -44,10 +44,7 @@ template <typename F> inline void turned(F from, V* rows) {
 #else
 #pragma GCC unroll 16
   for (int i = 0; i < L; ++i) rows[i] = load(from(i));
-  exchange<float, 1>(rows);
-  if constexpr (L > 2) exchange<float, 2>(rows);
-  if constexpr (L > 4) exchange<float, 4>(rows);
-  if constexpr (L > 8) exchange<float, 8>(rows);
+  turn<float>(rows);
 #endif
 }
 

@@ -7,9 +7,9 @@ namespace {
 struct Answer {
   uint32_t a, b, c, d;
 };
-inline Answer ask(uint32_t leaf) {
+inline Answer ask(uint32_t leaf, uint32_t part = 0) {
   Answer r;
-  asm volatile("cpuid" : "=a"(r.a), "=b"(r.b), "=c"(r.c), "=d"(r.d) : "a"(leaf), "c"(0));
+  asm volatile("cpuid" : "=a"(r.a), "=b"(r.b), "=c"(r.c), "=d"(r.d) : "a"(leaf), "c"(part));
   return r;
 }
 inline bool all(uint32_t bits, uint32_t wanted) { return (bits & wanted) == wanted; }
@@ -34,5 +34,14 @@ extern "C" int gradlab_processor_level() {
   return all(seven.b, AVX512) && all(low, 0xe6) ? 3 : 2;
 #else
   return 1;
+#endif
+}
+
+// Whether it multiplies pairs of bfloat16 numbers as well (AVX512_BF16).
+extern "C" int gradlab_processor_bfloat16() {
+#if defined(__x86_64__)
+  return gradlab_processor_level() == 3 && ask(7).a >= 1 && (ask(7, 1).a & 1u << 5) != 0;
+#else
+  return 0;
 #endif
 }

@@ -14,9 +14,14 @@ struct NoEnding {
   void operator()(int64_t, int64_t, int64_t, int64_t, const void*) const {}
 };
 
+// What computes: the products of gemm.h, or others with a `multiply` like theirs.
+template <typename T> struct Plain {
+  template <typename... Arguments> static bool multiply(const Arguments&... given) { return ::multiply<T>(given...); }
+};
+
 // One product of two, each of one half of the depth: neither thread packs what the other one packs. The second goes to `rest`. The halves are
 // the same for any number of threads, and so is their sum.
-template <typename T> void halves(char** p, const Product& q, int part, int parts) {
+template <typename T, typename Core> void halves(char** p, const Product& q, int part, int parts) {
   const T *a = (const T*)p[1], *b = (const T*)p[2];
   T *c = (T*)p[0], *rest = (T*)p[3];
   for (int half = 0; half < 2; ++half) {
@@ -26,7 +31,7 @@ template <typename T> void halves(char** p, const Product& q, int part, int part
     own.k = half == 0 ? middle : q.k - middle;
     const bool across = q.n >= q.m;
     const Share mine = share(across ? q.n : q.m, int(group), int(groups), across ? int64_t(PANEL<T>) : int64_t(ROWS));
-    if (!multiply(a + half * middle * q.a_column, b + half * middle * q.b_row, half == 0 ? c : rest, (const T*)nullptr, own, across ? 0 : mine.first,
+    if (!Core::multiply(a + half * middle * q.a_column, b + half * middle * q.b_row, half == 0 ? c : rest, (const T*)nullptr, own, across ? 0 : mine.first,
                   across ? q.m : mine.last, across ? mine.first : 0, across ? mine.last : q.n))
       return no_memory(p);
   }
@@ -35,9 +40,9 @@ template <typename T> void halves(char** p, const Product& q, int part, int part
 // Pointers: c, a, b and, if there is one, bias; then what the ending needs. Parameters: m n k, a_row a_column b_row b_column c_row, bias,
 // ending, two batch sizes, then for a, b, c the stride of each batch dimension. With bias = 2, b is packed (and there is no bias), with 3 it is
 // packed and there is a bias. With HALVES, which need contiguous c, there are a rest and neither bias nor batches. Endings have no batches.
-template <typename T, typename Ends> void product(char** p, const int64_t* v, int part, int parts) {
+template <typename T, typename Ends, typename Core = Plain<T>> void product(char** p, const int64_t* v, int part, int parts) {
   const Product q = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], (v[8] & 1) != 0, false};
-  if (v[9] == HALVES) GRADLAB_PART(10) return halves<T>(p, q, part, parts);
+  if (v[9] == HALVES) GRADLAB_PART(10) return halves<T, Core>(p, q, part, parts);
   const bool packed = (v[8] & 2) != 0;
   const int64_t outer = v[10], inner = v[11], batch = outer * inner;
   const T* bias = q.bias ? (const T*)p[3] : nullptr;
@@ -57,7 +62,7 @@ template <typename T, typename Ends> void product(char** p, const int64_t* v, in
     const T *a = (const T*)p[1] + x * v[12] + y * v[13], *b = (const T*)p[2] + x * v[14] + y * v[15];
     T* c = (T*)p[0] + x * v[16] + y * v[17];
     const Ends end(p + 3 + q.bias, v[9]);
-    const bool made = multiply(a, b, c, bias, q, m0, m1, n0, n1, packed ? (const T*)p[2] : nullptr, [&](int64_t m, int64_t n, int64_t rows, int64_t width) {
+    const bool made = Core::multiply(a, b, c, bias, q, m0, m1, n0, n1, packed ? (const T*)p[2] : nullptr, [&](int64_t m, int64_t n, int64_t rows, int64_t width) {
       const int64_t at = m * q.c_row + n;
       end(at, rows, width, q.c_row, c + at);
     });

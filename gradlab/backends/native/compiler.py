@@ -39,7 +39,8 @@ TUNING = {
     **dict.fromkeys(("avg_pool.cpp", "batch_norm.cpp", "cross_entropy.cpp", "max_pool.cpp", "softmax.cpp"), VECTORS),
     **dict.fromkeys(("batch_norm_chained.cpp", "batch_norm_backward_chained.cpp", "conv_behind_pool.cpp"), VECTORS),
     **dict.fromkeys(("depthwise.cpp", "direct.cpp"), VECTORS),
-    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "few_rows.cpp", "gemm.cpp", "gemm_double.cpp"), BY_HAND),
+    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "few_rows.cpp", "gemm.cpp"), BY_HAND),
+    **dict.fromkeys(("gemm_bfloat16.cpp", "gemm_double.cpp"), BY_HAND),
     **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp", "movement.cpp", "sequences.cpp"), BY_HAND),
     **dict.fromkeys(("chain.cpp", "direct_weight_gradient.cpp", "planes.cpp", "thread_pool.cpp", "guards.cpp"), BY_HAND),
     **dict.fromkeys(("winograd.cpp", "winograd_weight_gradient.cpp", "winograd_tall.cpp", "winograd_weight_gradient_tall.cpp"), BY_HAND),
@@ -117,6 +118,15 @@ def lanes() -> int:
         return level.lanes
     flags = processor().split()
     return 16 if "avx512f" in flags else 8 if "avx" in flags else 4
+
+
+@functools.cache
+def bfloat16() -> bool:
+    """Whether the processor multiplies pairs of bfloat16 numbers (`avx512_bf16`), and kernels that do it are there. GRADLAB_BFLOAT16=0
+    says no: bfloat16 is then float32 that is rounded."""
+    if os.environ.get("GRADLAB_BFLOAT16") == "0":
+        return False
+    return "avx512_bf16" in processor().split() if compiles() else prebuilt.bfloat16()
 
 
 def _own(effort: tuple[str, ...], file: str) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def _nothing(v: Numbers) -> Iterable[int]:
     return ()
 
 
-@_needs("gradlab_product_float")
+@_needs("gradlab_product_float", "gradlab_product_bfloat16")
 def _product(v: Numbers) -> Iterable[int]:
     yield 8 if v[4] == 1 else 9
     if v[9]:

@@ -101,6 +101,13 @@ def level() -> Level | None:
     return None
 
 
+@functools.cache
+def bfloat16() -> bool:
+    """Whether this processor has the instructions for pairs of bfloat16 numbers, and the best level here has kernels with them."""
+    library, found = runtime(), level()
+    return library is not None and found is not None and found.name == "avx512" and bool(library.gradlab_processor_bfloat16())
+
+
 def identity(level: Level) -> str:
     """A name for the kernels of a level, as this package carries them."""
     place = folder()
@@ -136,5 +143,5 @@ def address(name: str) -> int:
 
 def forget() -> None:
     """Look anew: for tests that change the environment."""
-    for known in (_as_it_was_made, runtime, level, libraries, function, address):
+    for known in (_as_it_was_made, runtime, level, bfloat16, libraries, function, address):
         known.cache_clear()

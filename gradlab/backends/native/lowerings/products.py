@@ -20,6 +20,7 @@ LARGE = 1 << 18  # elements of a result that is not
 HALVES = 100  # the parameter that says so
 FEW = 3  # rows of a result for which packing the second operand costs more than it saves
 KERNELS = {FLOAT32: "gradlab_product_float", FLOAT64: "gradlab_product_double"}
+BFLOAT16 = "gradlab_product_bfloat16"  # of float32 that it rounds
 
 
 class Ending(NamedTuple):
@@ -33,8 +34,12 @@ class Ending(NamedTuple):
 PLAIN = Ending()
 
 
-def products(c: Place, a: Place, b: Place, bias: Place | None, ctx: Lowering, end: Ending = PLAIN) -> list[TaskSpec]:
-    """c = a @ b + bias; an operand b that several products share is packed once, before the first of them."""
+def products(
+    c: Place, a: Place, b: Place, bias: Place | None, ctx: Lowering, end: Ending = PLAIN, bfloat16: bool = False
+) -> list[TaskSpec]:  # fmt: skip
+    """c = a @ b + bias; an operand b that several products share is packed once, before the first of them. bfloat16: a and b rounded."""
+    if bfloat16:
+        return [_product(c, a, b, bias, end)._replace(kernel=BFLOAT16)]
     few = _few_rows(c, a, b, bias, end)
     if few is not None:
         return [few]
@@ -90,7 +95,7 @@ def _few_rows(c: Place, a: Place, b: Place, bias: Place | None, end: Ending) -> 
 
 def _in_halves(task: TaskSpec, ctx: Lowering) -> list[TaskSpec]:
     """A product whose operands both have to be packed, and are long: each thread does a half of the length, and packs no more than that."""
-    if task.kernel not in KERNELS.values():
+    if task.kernel not in (BFLOAT16, *KERNELS.values()):
         return [task]
     c, a, _ = task.places
     (m, k), n = a.shape, c.shape[-1]
@@ -142,14 +147,14 @@ def rows_of(p: Place) -> Place:
 def operand_of(call: Call, places: dict[int, Place]) -> Place | None:
     """The second operand of a product, as the kernels see it."""
     if call.op.name not in ("matmul", "linear") or not isinstance(call.inputs[1], Value):
-        return None
+        return None  # those of bfloat16 pack both
     found = places[call.inputs[1].id]
     if call.op.name == "linear":
         found = found._replace(shape=found.shape[::-1], strides=found.strides[::-1])
     return found
 
 
-@lowers("matmul")
+@lowers("matmul", "matmul_bfloat16")
 def matmul(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """a @ b."""
     a, b = ctx.place(call.inputs[0]), ctx.place(call.inputs[1])
@@ -157,14 +162,15 @@ def matmul(call: Call, ctx: Lowering) -> list[TaskSpec]:
         raise Unsupported
     c = ctx.place(call.outputs[0])
     batch = c.shape[:-2]
-    small = ctx.generates and not ctx.general and a.dtype == b.dtype == c.dtype
+    bfloat16 = call.op.name != "matmul"
+    small = not bfloat16 and ctx.generates and not ctx.general and a.dtype == b.dtype == c.dtype
     if small and is_small(c, a.shape[-1], math.prod(batch)):
         return [small_products(c, a, b, *_batches(batch, [_spread(p, batch) for p in (a, b, c)]), ctx)]
-    found = products(c, a, b, None, ctx)
+    found = products(c, a, b, None, ctx, PLAIN, bfloat16)
     return _in_halves(found[0], ctx) if len(found) == 1 and len(a.shape) == len(b.shape) == 2 else found
 
 
-@lowers("linear")
+@lowers("linear", "linear_bfloat16")
 def linear(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """x @ w.T + b."""
     return product_of(call, ctx.place(call.outputs[0]), PLAIN, ctx)
@@ -176,10 +182,11 @@ def product_of(call: Call, target: Place, end: Ending, ctx: Lowering) -> list[Ta
     if end.kind:
         made = place_of(target.base, call.outputs[0].spec, target.offset)
         target = made._replace(shape=(math.prod(made.shape[:-1]), made.shape[-1]), strides=(made.shape[-1], 1))
-    if call.op.name == "matmul":
-        return products(target, ctx.place(x), ctx.place(w), None, ctx, end)
+    bfloat16 = call.op.name.endswith("_bfloat16")
+    if call.op.name.startswith("matmul"):
+        return products(target, ctx.place(x), ctx.place(w), None, ctx, end, bfloat16)
     bias = rest[0]
     source, first = packed(ctx.place(x), ctx) if len(x.spec.shape) != 2 else (ctx.place(x), [])
     a, weight = rows_of(source), ctx.place(w)
     transposed = Place(weight.base, weight.offset, weight.shape[::-1], weight.strides[::-1], weight.dtype)
-    return [*first, *products(rows_of(target), a, transposed, None if bias is None else ctx.place(bias), ctx, end)]
+    return [*first, *products(rows_of(target), a, transposed, None if bias is None else ctx.place(bias), ctx, end, bfloat16)]

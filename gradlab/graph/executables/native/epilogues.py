@@ -75,12 +75,13 @@ def end(units: Sequence[Unit], relative: dict[int, Place], leaving: set[int]) ->
 
 def _is_product(call: Call, relative: dict[int, Place]) -> bool:
     """Whether it is a product of two matrices that the kernel takes, with a result that lies apart and in row-major order."""
-    if call.op.name not in ("matmul", "linear"):
+    name = call.op.name.removesuffix("_bfloat16")
+    if name not in ("matmul", "linear"):
         return False
     values = [x for x in (*call.inputs, *call.outputs) if isinstance(x, Value)]
     if any(v.spec.dtype != FLOAT32 or math.prod(v.spec.shape) == 0 for v in values) or None in call.inputs[:2]:
         return False
-    if call.op.name == "matmul" and not all(len(v.spec.shape) == 2 for v in values):
+    if name == "matmul" and not all(len(v.spec.shape) == 2 for v in values):
         return False
     made = call.outputs[0]
     bias = call.inputs[2] if len(call.inputs) > 2 else None

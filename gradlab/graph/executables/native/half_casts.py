@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.lowerings import bfloat16
 from gradlab.backends.native.lowerings.loops import is_elementwise
 from gradlab.backends.native.lowerings.vector_functions import HALVES
 from gradlab.dtype import FLOAT32, HALF
@@ -60,7 +61,8 @@ def widened(line: Line, loops: bool = False, kept: bool = False) -> Line:
     for call in line.calls:
         writing.add(call)
     writing.leave()
-    return line._replace(calls=writing.calls, last=frozenset(writing.last))
+    leaving = {v.id for v in (*line.outputs, *(new for _, new in line.updates))}
+    return line._replace(calls=unrounded(writing.calls, leaving), last=frozenset(writing.last))
 
 
 def computes_in_half(call: Call, loops: bool) -> bool:
@@ -103,6 +105,8 @@ class _Writing:
         inputs = tuple(self._input(x, call) for x in call.inputs)
         outputs = tuple(self._value(v) if v.spec.dtype in HALF else v for v in call.outputs)
         op = matmul if call.op is wide_matmul else call.op
+        if all(x.spec.dtype.name == "bfloat16" for x in call.inputs if _is_half(x)) and bfloat16.takes(op.name, inputs, outputs):
+            op = bfloat16.ROWS[op.name]
         self.calls.append(Call(op, inputs, call.params, outputs, call.position, call.again))
         return [(wide, own) for wide, own in zip(outputs, call.outputs, strict=True) if wide is not own]
 
@@ -200,6 +204,28 @@ class _Kept(_Writing):
         if _is_half(x) and x.id not in self._own:
             self._own.add(x.id)
             self.calls.append(_cast(self._twins[x.id], x, call))
+
+
+def unrounded(calls: list[Call], leaving: set[int]) -> list[Call]:
+    """The calls without the roundings to bfloat16 of what only rows read that round it themselves, where they would not be part of the loop
+    that makes it. leaving: what leaves the program."""
+    readers: dict[int, list[tuple[Call, int]]] = {}
+    for call in calls:
+        for i, x in enumerate(call.inputs):
+            if isinstance(x, Value):
+                readers.setdefault(x.id, []).append((call, i))
+
+    def is_free(v: Value) -> bool:
+        if v.id in leaving:
+            return False
+        return all(i < bfloat16.OPERANDS.get(c.op.name, 0) or (c.op.view and is_free(c.outputs[0])) for c, i in readers.get(v.id, ()))
+
+    looped = {c.outputs[0].id for c in calls if is_elementwise(c, True)}
+    own = [c for c in calls if c.op is ROUND["bfloat16"] and c.inputs[0].id not in looped]
+    free = {c.outputs[0].id: c.inputs[0] for c in own if is_free(c.outputs[0])}
+    for call in calls if free else ():
+        call.inputs = tuple(free.get(x.id, x) if isinstance(x, Value) else x for x in call.inputs)
+    return [c for c in calls if c.outputs[0].id not in free]
 
 
 def _cast(source: Value, target: Value, call: Call) -> Call:

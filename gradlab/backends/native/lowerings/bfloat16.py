@@ -1,0 +1,49 @@
+"""Rows that round float32 operands to bfloat16 and compute in float32 with what they get: products of pairs of numbers (pairs.h)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.native import compiler
+from gradlab.backends.native.lowerings.products import FEW
+from gradlab.dtype import FLOAT32, HALF
+from gradlab.op import Op
+from gradlab.ops.linalg import product
+from gradlab.ops.linear import linear_cpu, linear_rule
+
+ENDING = "_bfloat16"  # of their names
+BFLOAT16 = next(d for d in HALF if d.name == "bfloat16")
+DEEP = 16  # the least depth that fills instructions
+
+
+def rounded(x: Any) -> Any:
+    """The nearest numbers of bfloat16, as float32."""
+    return x.astype(BFLOAT16).astype(np.float32)
+
+
+def _matmul(a: Any, b: Any, c: Any) -> None:
+    np.matmul(rounded(a), rounded(b), out=c)
+
+
+def _linear(x: Any, w: Any, b: Any, y: Any) -> None:
+    linear_cpu(rounded(x), rounded(w), b, y)
+
+
+ROWS = {"matmul": Op("matmul" + ENDING, product, cpu=_matmul), "linear": Op("linear" + ENDING, linear_rule, cpu=_linear)}
+OPERANDS = {row.name: 2 for row in ROWS.values()}  # of each the operands that it rounds
+
+
+def takes(name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    """Whether a row of float32 operands, which stand for bfloat16, is to be one of these: where the processor multiplies such numbers, and
+    their kernel takes it."""
+    if name not in ROWS or not compiler.bfloat16() or None in inputs[:2]:
+        return False
+    x, w, y = inputs[0].spec, inputs[1].spec, outputs[0].spec
+    if any(s.dtype != FLOAT32 for s in (x, w, y)) or len(x.shape) < 2 or len(w.shape) < 2:
+        return False
+    rows = y.shape[-2] if name == "matmul" else math.prod(y.shape[:-1])
+    return rows > FEW and y.shape[-1] > FEW and x.shape[-1] >= DEEP and math.prod(y.shape) > 0
