@@ -13,7 +13,8 @@ from native_tasks import Memory
 
 import gradlab as gl
 from gradlab.backends.native import compiler
-from gradlab.backends.native.lowerings import bfloat16, products
+from gradlab.backends.native.lowerings import products
+from gradlab.graph.executables.native import bfloat16
 
 from repository import ROOT
 
@@ -51,7 +52,8 @@ def test_products(m, n, k):
         tasks = products.products(c, *places, memory.put(bias) if added else None, memory.ctx, bfloat16=True)
         assert [task.kernel for task in tasks] == [products.BFLOAT16]
         found = [memory.run(tasks, threads).get(c).copy() for threads in (1, 3)]
-        assert (np.abs(found[0] - want - bias * added) <= (0.5 * k + 2) * EPSILON * (size + np.abs(bias) * added)).all(), (left, right, added)
+        bound = (0.5 * k + 2) * EPSILON * (size + np.abs(bias) * added)
+        assert (np.abs(found[0] - want - bias * added) <= bound).all(), (left, right, added)
         np.testing.assert_array_equal(*found)
 
 
@@ -142,7 +144,8 @@ def lowered(x):
     with gl.autocast("cpu", gl.bfloat16):
         return (x @ w).float()
 y = [lowered(x) for _ in range(3)][-1]
-print(compiler.bfloat16(), any("gradlab_product_bfloat16" in s.kernels for s in lowered.programs[0].runner.executable.report), float(y.sum()))
+report = lowered.programs[0].runner.executable.report
+print(compiler.bfloat16(), any("gradlab_product_bfloat16" in s.kernels for s in report), float(y.sum()))
 """
 
 

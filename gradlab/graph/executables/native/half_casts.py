@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.native.lowerings import bfloat16
 from gradlab.backends.native.lowerings.loops import is_elementwise
 from gradlab.backends.native.lowerings.vector_functions import HALVES
 from gradlab.dtype import FLOAT32, HALF
+from gradlab.graph.executables.native import bfloat16
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.linear import Line
 from gradlab.kernel import Elementwise

@@ -12,7 +12,7 @@ from gradlab.backends.native import compiler
 from gradlab.backends.native.lowerings.products import FEW
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.op import Op
-from gradlab.ops.linalg import product
+from gradlab.ops.linalg import matmul
 from gradlab.ops.linear import linear_cpu, linear_rule
 
 ENDING = "_bfloat16"  # of their names
@@ -33,7 +33,7 @@ def _linear(x: Any, w: Any, b: Any, y: Any) -> None:
     linear_cpu(rounded(x), rounded(w), b, y)
 
 
-ROWS = {"matmul": Op("matmul" + ENDING, product, cpu=_matmul), "linear": Op("linear" + ENDING, linear_rule, cpu=_linear)}
+ROWS = {"matmul": Op("matmul" + ENDING, matmul.rule, cpu=_matmul), "linear": Op("linear" + ENDING, linear_rule, cpu=_linear)}
 OPERANDS = {row.name: 2 for row in ROWS.values()}  # of each the operands that it rounds
 
 
