@@ -48,15 +48,15 @@ def exact(x, k, b, g, p):
     return [y.detach().numpy(), *(t.numpy() for t in gl.autograd.grad(y, [x, k], g))]
 
 
-def computed(x, k, b, g, p, orders=(False, False), threads=1):
-    """The same by Winograd's algorithm; whether the channels of x and of the result, and of their gradients, come last."""
+def computed(x, k, b, g, p, orders=(False, False), threads=1, **how):
+    """The same by Winograd's algorithm; whether the channels of x and of the result, and of their gradients, come last. how: bfloat16."""
     own, other = orders
     m = Memory()
     source, weights, bias, slope = m.put(x, own), m.put(k), m.put(b), m.put(g, other)
     y, dx, dw = m.put(np.full_like(g, 7), other), m.put(np.full_like(x, 7), own), m.put(np.full_like(k, 7))
-    m.run(winograd.correlate(y, source, weights, bias, (-p, -p), m.ctx).tasks, threads)
-    m.run(winograd.correlate(dx, slope, weights, None, (p - 2, p - 2), m.ctx, back=True).tasks, threads)
-    m.run(winograd.slope(dw, source, slope, (-p, -p), m.ctx), threads)
+    m.run(winograd.correlate(y, source, weights, bias, (-p, -p), m.ctx, **how).tasks, threads)
+    m.run(winograd.correlate(dx, slope, weights, None, (p - 2, p - 2), m.ctx, back=True, **how).tasks, threads)
+    m.run(winograd.slope(dw, source, slope, (-p, -p), m.ctx, **how), threads)
     return [m.get(place).copy() for place in (y, dx, dw)]
 
 

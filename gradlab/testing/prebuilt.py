@@ -28,7 +28,7 @@ FLAGS = (
     "-std=c++17", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing", "-fno-sanitize=all", "-fno-exceptions",
     "-fno-rtti", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-g0",
 )  # fmt: skip
-PAIRS, BY_PAIRS = ("-mavx512bf16",), frozenset(["gemm_bfloat16.cpp"])  # files whose kernels are called where the processor has it
+PAIRS = "-mavx512bf16"  # for files whose kernels are called where the processor has it
 PREAMBLE = '#include "half.h"\n#include "special_math.h"\n#include "runtime.h"\nnamespace gradlab {\n%s\n}  // namespace gradlab\n'
 
 
@@ -107,7 +107,7 @@ def units(target: Target, folder: Path, only: Sequence[str] = ()) -> Iterator[Un
             yield Unit(library, compiler.KERNELS / SUPPORT, (*own, "-O2"))
         for path in sorted(compiler.KERNELS.glob("*.cpp")):
             if path.name not in (*RUNTIME, SUPPORT):
-                pairs = PAIRS if level == "avx512" and path.name in BY_PAIRS else ()
+                pairs = (PAIRS,) if level == "avx512" and path.stem.endswith("_bfloat16") else ()
                 yield Unit(f"kernels-{level}", path, (*own, *pairs, *compiler.TUNING.get(path.name, compiler.LOOPS), compiler.FUSED))
         for path in generated:
             yield Unit(f"loops-{level}", path, (*own, *compiler.LOOPS, compiler.EXACT))

@@ -2,7 +2,7 @@
 #ifndef GRADLAB_IMAGES_H
 #define GRADLAB_IMAGES_H
 
-#include "gemm.h"
+#include "vectors.h"
 
 #if !defined(_WIN32)
 #include <sys/mman.h>
@@ -13,8 +13,7 @@ namespace {
 inline int64_t up(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-using V = Wide<float>::type;
-constexpr int64_t L = LANES<float>, P = PANEL<float>;
+constexpr int64_t P = PANEL<float>;
 
 typedef float Half __attribute__((vector_size(16)));
 typedef float LooseHalf __attribute__((vector_size(16), aligned(sizeof(float)), may_alias));

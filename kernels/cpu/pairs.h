@@ -34,6 +34,13 @@ inline Whole joined(V even, V odd) {  // a pair of each lane
   const Shorts s = (Shorts)beside(even, odd);
   return (Whole)__builtin_shufflevector(s, s, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
+inline void put(Pair* at, V v) {  // L numbers, as L / 2 pairs
+  typedef int32_t Lower __attribute__((vector_size(BYTES / 2)));
+  typedef int32_t Loose __attribute__((vector_size(BYTES / 2), aligned(4), may_alias));
+  Lower found;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(found) : "v"(v));
+  *(Loose*)at = found;
+}
 inline V dot(Whole a, Whole b, V total) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(total) : "v"(a), "v"(b));
   return total;
@@ -48,10 +55,25 @@ inline Whole beside(V low, V high) {
   const auto all_of = std::make_index_sequence<L>();
   return joined(every_second(low, high, 0, all_of), every_second(low, high, 0L, all_of));
 }
+inline void put(Pair* at, V v) {
+  float found[L];
+  store(found, (V)near_bits(v));
+  for (int64_t i = 0; i < L / 2; ++i) at[i] = pair_of(found[2 * i], found[2 * i + 1]);
+}
 inline V dot(Whole a, Whole b, V total) {
   return fused((V)(a << 16), (V)(b << 16), fused((V)(a & int32_t(0xffff0000)), (V)(b & int32_t(0xffff0000)), total));
 }
 #endif
+
+// The same for numbers that are float, in kernels for either; how many numbers an element has.
+template <typename E> constexpr int64_t EACH = 2;
+template <> constexpr int64_t EACH<float> = 1;
+inline void put(float* at, V v) { store(at, v); }
+inline V terms(const float* at) { return load(at); }
+inline Whole terms(const Pair* at) { return (Whole)load((const float*)at); }
+inline V spread(float x) { return x - V{}; }  // the same in every lane: x - 0 is x
+inline Whole spread(Pair x) { return x - Whole{}; }
+inline V dot(V a, V b, V total) { return fused(a, b, total); }
 
 inline Whole pairs(const Pair* at) { return (Whole)load((const float*)at); }
 inline void store_pairs(Pair* at, Whole v) { store((float*)at, (V)v); }

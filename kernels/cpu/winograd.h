@@ -15,6 +15,7 @@
 #define GRADLAB_WINOGRAD_H
 
 #include "images.h"
+#include "pairs.h"
 
 namespace {
 
@@ -90,9 +91,10 @@ template <int TALL, typename F> inline void spread_down(F at, V* out) {
 }
 
 // A run of tiles whose first element is (y, x) of an image's part, written as tiles `t` and so on to out, whose places are `place` apart. There
-// `panel` channels of a tile lie together, panels are `next` apart; the last one may be narrower.
-template <int TALL>
-inline void transform(const Part& s, int64_t image, int64_t y, int64_t x, int64_t channels, int64_t many, float* out, int64_t t, int64_t place, int64_t panel, int64_t next) {
+// `panel` channels of a tile lie together, panels are `next` apart; the last one may be narrower. E: what is written, floats or pairs of channels
+// rounded to bfloat16.
+template <int TALL, typename E>
+inline void transform(const Part& s, int64_t image, int64_t y, int64_t x, int64_t channels, int64_t many, E* out, int64_t t, int64_t place, int64_t panel, int64_t next) {
   constexpr int DOWN = TALL + 2;
   const float *lines[DOWN], *ahead[TALL];  // what the tiles below are made of is fetched meanwhile
   for (int i = 0; i < DOWN + TALL; ++i) {
@@ -111,8 +113,8 @@ inline void transform(const Part& s, int64_t image, int64_t y, int64_t x, int64_
           for (int i = 0; i < DOWN; ++i) found[i] = V{};
         at += s.pixel;
       };
-      float* to[DOWN];
-      for (int i = 0; i < DOWN; ++i) to[i] = out + t * tile + c + ACROSS * i * place;
+      E* to[DOWN];
+      for (int i = 0; i < DOWN; ++i) to[i] = out + (t * tile + c) / EACH<E> + ACROSS * i * place;
       V had[2][DOWN];  // two columns that the next tile begins with
       column(x, had[0]), column(x + 1, had[1]);
       for (int64_t j = x + 2; j < x + 2 + WIDE * many; j += WIDE) {
@@ -122,13 +124,13 @@ inline void transform(const Part& s, int64_t image, int64_t y, int64_t x, int64_
         column(j, own[0]);
 #pragma GCC unroll 6
         for (int i = 0; i < DOWN; ++i)
-          store(to[i], had[0][i] - own[0][i]), store(to[i] + place, had[1][i] + own[0][i]), store(to[i] + 2 * place, own[0][i] - had[1][i]);
+          put(to[i], had[0][i] - own[0][i]), put(to[i] + place, had[1][i] + own[0][i]), put(to[i] + 2 * place, own[0][i] - had[1][i]);
         column(j + 1, own[1]);
 #pragma GCC unroll 6
         for (int i = 0; i < DOWN; ++i) {
-          store(to[i] + 3 * place, had[1][i] - own[1][i]);
+          put(to[i] + 3 * place, had[1][i] - own[1][i]);
           had[0][i] = own[0][i], had[1][i] = own[1][i];
-          to[i] += tile;
+          to[i] += tile / EACH<E>;
         }
       }
     }
@@ -136,30 +138,31 @@ inline void transform(const Part& s, int64_t image, int64_t y, int64_t x, int64_
 }
 
 // Products of matrices C = A B, or with `add` C += A B, W vectors wide, one for each place. `step` is that of A's rows with ROWS_APART, else of its
-// columns, and the other one is 1; that of C's rows is `c_row`; rows of B are W vectors. C may lie where A does, row by row.
-template <int W, bool ROWS_APART> struct Matrices {
+// columns, and the other one is 1; that of C's rows is `c_row`; rows of B are W vectors. C may lie where A does, row by row. E: their elements, floats
+// or pairs of bfloat16 numbers along the depth.
+template <int W, bool ROWS_APART, typename E = float> struct Matrices {
   static constexpr int MOST = W == 1 && ROWS < 12 ? 12 : ROWS;  // narrow ones are worth more rows, as each waits for the one before
   int64_t step, depth, c_row, places, a_place, b_place, c_place;
   bool add;
 
-  template <int R> inline __attribute__((always_inline)) void block(const float* a, const float* b, float* c) const {
+  template <int R> inline __attribute__((always_inline)) void block(const E* a, const E* b, float* c) const {
     V total[R][W];
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 2
       for (int j = 0; j < W; ++j) total[i][j] = V{};
     const int64_t row = ROWS_APART ? step : 1, column = ROWS_APART ? 1 : step;
-    const float *a0 = a, *a3 = a + 3 * row, *a6 = a + 6 * row, *a9 = a + 9 * row;  // an address holds up to two rows' distances from these
+    const E *a0 = a, *a3 = a + 3 * row, *a6 = a + 6 * row, *a9 = a + 9 * row;  // an address holds up to two rows' distances from these
     for (int64_t k = depth; k > 0; --k) {
-      V own[W];
+      decltype(terms(b)) own[W];
 #pragma GCC unroll 2
-      for (int j = 0; j < W; ++j) own[j] = load(b + j * L);
+      for (int j = 0; j < W; ++j) own[j] = terms(b + j * L);
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) {
-        const float* const from = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : a9;
-        const V s = from[i % 3 * row] - V{};
+        const E* const from = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : a9;
+        const auto s = spread(from[i % 3 * row]);
 #pragma GCC unroll 2
-        for (int j = 0; j < W; ++j) total[i][j] = fused(s, own[j], total[i][j]);
+        for (int j = 0; j < W; ++j) total[i][j] = dot(s, own[j], total[i][j]);
       }
       a0 += column, a3 += column, a6 += column, a9 += column, b += W * L;
     }
@@ -176,18 +179,18 @@ template <int W, bool ROWS_APART> struct Matrices {
       for (int j = 0; j < W; ++j) store(c + j * L, total[i][j]);
   }
   // `count` times R rows of each.
-  template <int R> __attribute__((noinline)) void strips(int64_t count, const float* a, const float* b, float* c) const {
+  template <int R> __attribute__((noinline)) void strips(int64_t count, const E* a, const E* b, float* c) const {
     for (int64_t f = 0; f < places; ++f, a += a_place, b += b_place, c += c_place)
       for (int64_t i = 0; i < count; ++i) block<R>(a + i * R * (ROWS_APART ? step : 1), b, c + i * R * c_row);
   }
-  template <int R> void some(int64_t r, int64_t count, const float* a, const float* b, float* c) const {
+  template <int R> void some(int64_t r, int64_t count, const E* a, const E* b, float* c) const {
     if constexpr (R > 0) {
       if (r == R) strips<R>(count, a, b, c);
       else some<R - 1>(r, count, a, b, c);
     }
   }
   // m rows, in strips as even as possible.
-  void multiply(int64_t m, const float* a, const float* b, float* c) const {
+  void multiply(int64_t m, const E* a, const E* b, float* c) const {
     const int64_t count = up(m, MOST), low = m / count, higher = m - low * count, from = higher * (low + 1);
     if (higher > 0) some<MOST>(low + 1, higher, a, b, c);
     some<MOST>(low, count - higher, a + from * (ROWS_APART ? step : 1), b, c + from * c_row);
@@ -196,17 +199,17 @@ template <int W, bool ROWS_APART> struct Matrices {
 
 // The same for as many columns as there are vectors, a panel of two after the other: of B they are `next` apart. Up to LONG numbers are summed up by
 // themselves, as sums of sums are more accurate than one long sum.
-template <bool ROWS_APART> struct Panels {
+template <bool ROWS_APART, typename E = float> struct Panels {
   int64_t step, depth, c_row, places, a_place, b_place, c_place;
   bool add;
 
-  template <int W> void panel(int64_t m, const float* a, const float* b, float* c) const {
+  template <int W> void panel(int64_t m, const E* a, const E* b, float* c) const {
     for (int64_t k = 0; k < depth; k += LONG) {
-      const Matrices<W, ROWS_APART> part = {step, least(LONG, depth - k), c_row, places, a_place, b_place, c_place, add || k > 0};
+      const Matrices<W, ROWS_APART, E> part = {step, least(LONG, depth - k), c_row, places, a_place, b_place, c_place, add || k > 0};
       part.multiply(m, a + k * (ROWS_APART ? 1 : step), b + k * W * L, c);
     }
   }
-  void multiply(int64_t m, int64_t vectors, const float* a, const float* b, int64_t next, float* c) const {
+  void multiply(int64_t m, int64_t vectors, const E* a, const E* b, int64_t next, float* c) const {
     for (; vectors >= 2; vectors -= 2, b += next, c += P) GRADLAB_PART(0) panel<2>(m, a, b, c);
     if (vectors > 0) GRADLAB_PART(1) panel<1>(m, a, b, c);
   }

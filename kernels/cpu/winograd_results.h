@@ -24,31 +24,36 @@ template <int TALL> inline void weigh_down(V a, V b, V c, V* out) {
 // The weights as the algorithm multiplies by them: [panels of P outputs, places, channels, outputs of the panel], where the last panel may have
 // one vector instead of two. Target, weights [a, b, 3, 3]. Parameters: a, b, whether it is for the input's gradient: b are then the outputs, and the
 // weights are turned; else a are the outputs.
-template <int TALL> inline void weigh(char** p, const int64_t* v, int part, int parts) {
+// With E a pair two channels, rounded to bfloat16, are one element.
+template <int TALL, typename E = float> inline void weigh(char** p, const int64_t* v, int part, int parts) {
   constexpr int DOWN = TALL + 2, PLACES = DOWN * ACROSS;
   const int64_t a = v[0], b = v[1], back = v[2];
-  const int64_t outputs = back ? b : a, channels = back ? a : b, wide = up(outputs, L) * L, panels = up(outputs, P);
+  const int64_t outputs = back ? b : a, channels = back ? a : b, rows = up(channels, EACH<E>), wide = up(outputs, L) * L, panels = up(outputs, P);
   const int64_t o_step = back ? 9 : b * 9, c_step = back ? b * 9 : 9;
-  const Share mine = share(panels * channels, part, parts);
+  const Share mine = share(panels * rows, part, parts);
   for (int64_t u = mine.first; u < mine.last; ++u) {
-    const int64_t q = u / channels * P, c = u % channels, own = least(P, wide - q);
-    float* const to = (float*)p[0] + q * PLACES * channels + c * own;
+    const int64_t q = u / rows * P, c = u % rows, own = least(P, wide - q);
+    float* const to = (float*)p[0] + q * PLACES * rows + c * own;
     for (int64_t o = q; o < q + own; o += L) {
-      float some[9][L] = {};
-      for (int64_t j = 0; j < L && o + j < outputs; ++j) {
-        const float* w = (const float*)p[1] + (o + j) * o_step + c * c_step;
-        for (int k = 0; k < 9; ++k) some[k][j] = w[back ? 8 - k : k];
+      V places[EACH<E>][PLACES];
+      for (int64_t e = 0; e < EACH<E>; ++e) {
+        float some[9][L] = {};
+        for (int64_t j = 0; j < L && o + j < outputs && EACH<E> * c + e < channels; ++j) {
+          const float* w = (const float*)p[1] + (o + j) * o_step + (EACH<E> * c + e) * c_step;
+          for (int k = 0; k < 9; ++k) some[k][j] = w[back ? 8 - k : k];
+        }
+        V half[DOWN][3];
+        for (int j = 0; j < 3; ++j) {
+          V found[DOWN];
+          weigh_down<TALL>(load(some[j]), load(some[3 + j]), load(some[6 + j]), found);
+          for (int i = 0; i < DOWN; ++i) half[i][j] = found[i];
+        }
+        for (int i = 0; i < DOWN; ++i) weigh_across(half[i][0], half[i][1], half[i][2], places[e] + ACROSS * i);
       }
-      V half[DOWN][3];
-      for (int j = 0; j < 3; ++j) {
-        V found[DOWN];
-        weigh_down<TALL>(load(some[j]), load(some[3 + j]), load(some[6 + j]), found);
-        for (int i = 0; i < DOWN; ++i) half[i][j] = found[i];
-      }
-      for (int i = 0; i < DOWN; ++i) {
-        V found[ACROSS];
-        weigh_across(half[i][0], half[i][1], half[i][2], found);
-        for (int j = 0; j < ACROSS; ++j) store(to + (ACROSS * i + j) * channels * own + o - q, found[j]);
+      for (int i = 0; i < PLACES; ++i) {
+        float* const at = to + i * rows * own + o - q;
+        if constexpr (EACH<E> == 2) store_pairs((Pair*)at, joined(places[0][i], places[1][i]));
+        else store(at, places[0][i]);
       }
     }
   }
@@ -192,7 +197,7 @@ void lay_back_indices(const int32_t* from, int64_t rows, int64_t columns, int64_
 // of a unit of work, tiles of a block; whether there is a bias, whether results below zero become zero, whether a record (conv_statistics.h) of each
 // unit's results is wanted; whether only the largest elements of windows of two by two are: then the strides of y are theirs, and those of the
 // indices follow the last; whether weights are turned and outputs their second dimension.
-template <int TALL> inline void correlate(char** p, const int64_t* v, int part, int parts) {
+template <int TALL, typename E = float> inline void correlate(char** p, const int64_t* v, int part, int parts) {
   constexpr int DOWN = TALL + 2, PLACES = DOWN * ACROSS;
   const Images x = images_of(v), y = images_of(v + IMAGES);
   const int64_t* w = v + 2 * IMAGES;
@@ -201,8 +206,8 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
   const bool pooled = w[9], lies = readable(x), direct = !pooled && readable(y);
   const int64_t width = up(y.w, WIDE), height = up(y.h, TALL), columns = WIDE * width + 2;
   const int64_t wide = up(x.c, L) * L, across = up(y.c, L) * L;
-  const bool over = across <= least(wide, P) && x.c <= LONG;  // products lie where what they are made of does
-  const int64_t in_place = most * wide + GAP, out_place = over ? in_place : most * P + GAP;
+  const bool over = EACH<E> == 1 && across <= least(wide, P) && x.c <= LONG;  // products lie where what they are made of does
+  const int64_t in_place = most * wide / EACH<E> + GAP, depth = up(x.c, EACH<E>), out_place = over ? in_place : most * P + GAP;
   const int64_t laid = lies ? 0 : (TALL * band + 2) * columns * wide, made = direct ? 0 : TALL * band * WIDE * width * across;
   const UntilTheEnd end(tile_scratch);
   float* from = (float*)tile_scratch.of(sizeof(float) * size_t(group * (laid + made) + PLACES * (in_place + out_place) + across));
@@ -231,12 +236,12 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
     for (int64_t first = 0; first < tiles; first += most) {
       const int64_t count = least(most, tiles - first);
       runs(first, count, tall, width, [&](int64_t t, int64_t many, int64_t i, int64_t r, int64_t c) {
-        transform<TALL>(source, i, down + TALL * r, begin_column + WIDE * c, wide, many, in, t, in_place, wide, 0);
+        transform<TALL>(source, i, down + TALL * r, begin_column + WIDE * c, wide, many, (E*)in, t, in_place, wide, 0);
       });
       for (int64_t q = 0; q < across; q += P) {
         const int64_t own = least(P, across - q), row = over ? wide : own;
-        const Panels<true> product = {wide, x.c, row, PLACES, in_place, x.c * own, out_place, false};
-        product.multiply(count, own / L, in, (const float*)p[2] + q * PLACES * x.c, 0, out);
+        const Panels<true, E> product = {wide / EACH<E>, depth, row, PLACES, in_place, depth * own, out_place, false};
+        product.multiply(count, own / L, (const E*)in, (const E*)p[2] + q * PLACES * depth, 0, out);
         runs(first, count, tall, width, [&](int64_t t, int64_t many, int64_t i, int64_t r, int64_t c) {
           const auto made = [=](int64_t tile, int64_t channel, V* left, V* right) { gather<TALL>(out + (t + tile) * row + channel, out_place, left, right); };
           if (results<TALL>(made, own, many, ending, i, TALL * r, WIDE * c, q)) return;

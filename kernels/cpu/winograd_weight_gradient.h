@@ -124,10 +124,20 @@ __attribute__((noinline)) void add_plainly(const Part& s, const Part& slopes, in
   }
 }
 
+// Rows of all places, each of so many floats, become pairs with the next one, rounded to bfloat16, where they lie.
+inline void pair_rows(float* at, int64_t place, int64_t places, int64_t rows, int64_t wide) {
+  for (int64_t i = 0; i < places; ++i, at += place)
+    for (int64_t r = 0; r < rows; r += 2)
+      for (int64_t c = 0; c < wide; c += L) {
+        const float* const from = at + r * wide + c;
+        store_pairs((Pair*)at + r / 2 * wide + c, joined(load(from), r + 1 < rows ? load(from + wide) : V{}));
+      }
+}
+
 // Partial sums [blocks, outputs, 9, channels (up to whole vectors)], x, dy. Parameters: the images x, the images dy; row and column of the first tap;
 // tile rows of a band, bands of an image, images of a band, tiles that are multiplied at a time, blocks of bands; outputs and channels whose sums stay
 // in the second-level cache.
-template <int TALL> inline void slope(char** p, const int64_t* v, int part, int parts) {
+template <int TALL, typename E = float> inline void slope(char** p, const int64_t* v, int part, int parts) {
   constexpr int DOWN = TALL + 2, PLACES = DOWN * ACROSS;
   const Images x = images_of(v), y = images_of(v + IMAGES);
   const int64_t* w = v + 2 * IMAGES;
@@ -169,8 +179,12 @@ template <int TALL> inline void slope(char** p, const int64_t* v, int part, int 
           transform<TALL>(mine, i, down + TALL * r, right + WIDE * k, wide, many, in, t, in_place, P, most * P);
           slopes<TALL>(other, i, own_down + TALL * r, WIDE * k, own, many, out + t * own, slope_place);
         });
-        const Panels<false> product = {own, count, wide, PLACES, slope_place, in_place, total_place, add};
-        product.multiply(given.s.c, wide / L, out, in, most * P, total);
+        if constexpr (EACH<E> == 2) {
+          pair_rows(out, slope_place, PLACES, count, own);
+          for (int64_t k = 0; k < wide; k += P) pair_rows(in + k / P * most * P, in_place, PLACES, count, least(P, wide - k));
+        }
+        const Panels<false, E> product = {own, up(count, EACH<E>), wide, PLACES, slope_place, in_place, total_place, add};
+        product.multiply(given.s.c, wide / L, (const E*)out, (const E*)in, most * P, total);
         add = true;
       }
     });

@@ -44,6 +44,7 @@ TUNING = {
     **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp", "movement.cpp", "sequences.cpp"), BY_HAND),
     **dict.fromkeys(("chain.cpp", "direct_weight_gradient.cpp", "planes.cpp", "thread_pool.cpp", "guards.cpp"), BY_HAND),
     **dict.fromkeys(("winograd.cpp", "winograd_weight_gradient.cpp", "winograd_tall.cpp", "winograd_weight_gradient_tall.cpp"), BY_HAND),
+    **dict.fromkeys(("winograd_bfloat16.cpp", "winograd_weight_gradient_bfloat16.cpp"), BY_HAND),
 }
 # Of these GNU's compiler makes code as fast at -O1, in half the time: their vectors, and what lies in registers, are written down.
 # Winograd's kernels and those behind a pooling lose a tenth to a half by it.

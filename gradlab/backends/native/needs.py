@@ -40,7 +40,7 @@ def vectors(count: int) -> set[int]:
 
 
 @_needs("gradlab_pack_float", "gradlab_add_rest", "gradlab_winograd_weights", "gradlab_winograd_weights_tall", "gradlab_winograd_dw_sum",
-        "gradlab_winograd_dw_sum_tall", "gradlab_direct_weights", "gradlab_planes_weights", "gradlab_depthwise_weights",
+        "gradlab_winograd_dw_sum_tall", "gradlab_winograd_weights_bfloat16", "gradlab_winograd_dw_sum_bfloat16", "gradlab_direct_weights", "gradlab_planes_weights", "gradlab_depthwise_weights",
         "gradlab_direct_dw_sum")  # fmt: skip
 def _nothing(v: Numbers) -> Iterable[int]:
     return ()
@@ -65,14 +65,14 @@ def _readable(v: Numbers) -> bool:
     return v[5] == 1 and v[1] % compiler.lanes() == 0 and v[7] > 0
 
 
-@_needs("gradlab_winograd", "gradlab_winograd_tall")
+@_needs("gradlab_winograd", "gradlab_winograd_tall", "gradlab_winograd_bfloat16")
 def _winograd(v: Numbers) -> Iterable[int]:
     x, y, rest = v[:IMAGES], v[IMAGES : 2 * IMAGES], v[2 * IMAGES :]
     yield from vectors(y[1])
     yield from (part for part, there in ((2, not _readable(x)), (4, rest[8]), (5, rest[9]), (3, not rest[9] and not _readable(y))) if there)
 
 
-@_needs("gradlab_winograd_dw", "gradlab_winograd_dw_tall")
+@_needs("gradlab_winograd_dw", "gradlab_winograd_dw_tall", "gradlab_winograd_dw_bfloat16")
 def _winograd_dw(v: Numbers) -> Iterable[int]:
     channels, most = v[1], v[2 * IMAGES + 8]  # of which so many at a time
     for first in range(0, channels, most):

@@ -16,22 +16,26 @@ from gradlab.spec import Spec
 
 
 def forward(
-    inputs: Sequence[Any], result: Value, params: dict[str, Any], ctx: Lowering, relu: bool = False, recording: bool = False
+    inputs: Sequence[Any], result: Value, params: dict[str, Any], ctx: Lowering, relu: bool = False, recording: bool = False,
+    bfloat16: bool = False,
 ) -> Made:  # fmt: skip
-    """The tasks that convolve inputs (x, weights, bias or None). recording: whether records of the results are wanted."""
+    """The tasks that convolve inputs (x, weights, bias or None). recording: whether records of the results are wanted. bfloat16: where
+    operands are rounded to it."""
     x, w, b = inputs
     g = geometry(params)
     source, weights, y = images(ctx.place(x)), images(ctx.dense(w)), images(ctx.images(result))
     bias = None if b is None else ctx.dense(b)
     if winograd.gains(source, y, weights.shape[2:], g.stride, g.dilation, g.groups):
-        return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=relu, recording=recording)
+        first = -g.padding[0], -g.padding[1]
+        return winograd.correlate(y, source, weights, bias, first, ctx, relu=relu, recording=recording, bfloat16=bfloat16)
     return direct.correlate(y, source, weights, bias, g, ctx, relu=relu, recording=recording)
 
 
-@lowers("convolution", "convolution_relu")
+@lowers("convolution", "convolution_relu", "convolution_bfloat16")
 def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The forward."""
-    return forward(call.inputs, call.outputs[0], call.params, ctx, relu=call.op.name == "convolution_relu").tasks
+    relu, bfloat16 = (call.op.name == f"convolution_{other}" for other in ("relu", "bfloat16"))
+    return forward(call.inputs, call.outputs[0], call.params, ctx, relu=relu, bfloat16=bfloat16).tasks
 
 
 @lowers("convolution_relu_pool")
@@ -46,13 +50,14 @@ def convolution_relu_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=True, pooled=kept).tasks
 
 
-@lowers("convolution_dx")
+@lowers("convolution_dx", "convolution_dx_bfloat16")
 def convolution_dx(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The input's gradient: a convolution of the results' with turned weights."""
     g = geometry(call.params)
     dy, w, dx = images(ctx.place(call.inputs[0])), images(ctx.dense(call.inputs[1])), images(ctx.images(call.outputs[0]))
     if winograd.gains(dy, dx, w.shape[2:], g.stride, g.dilation, g.groups):
-        return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), ctx, back=True).tasks
+        first, bfloat16 = (g.padding[0] - 2, g.padding[1] - 2), call.op.name != "convolution_dx"
+        return winograd.correlate(dx, dy, w, None, first, ctx, back=True, bfloat16=bfloat16).tasks
     return direct.correlate(dx, dy, w, None, g, ctx, back=True).tasks
 
 

@@ -107,11 +107,11 @@ def slope(dw: Place, x: Place, dy: Place, g: Geometry, ctx: Lowering) -> list[Ta
     return tasks
 
 
-@lowers("convolution_dw")
+@lowers("convolution_dw", "convolution_dw_bfloat16")
 def convolution_dw(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The weight's gradient, from images and the gradient of results, either of them in any order of dimensions."""
     g = geometry(call.params)
     x, dy, dw = images(ctx.place(call.inputs[0])), images(ctx.place(call.inputs[1])), images(ctx.dense(call.outputs[0]))
     if winograd.gains(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
-        return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx)
+        return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx, call.op.name != "convolution_dw")
     return slope(dw, x, dy, g, ctx)

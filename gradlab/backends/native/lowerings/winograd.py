@@ -57,14 +57,9 @@ def gains(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pai
     return fits(x, y, kernel, stride, dilation, groups)
 
 
-def _tall() -> int:
-    """Results of a tile down: 2, as accurate as the sum itself; 4 where less is enough."""
-    return 2 if SETTINGS.precision == "highest" else 4
-
-
-def _kind() -> str:
-    """The ending of kernels' names that says so."""
-    return "" if _tall() == 2 else "_tall"
+def _tall(bfloat16: bool) -> tuple[int, str]:
+    """Results of a tile down: 2, as accurate as the sum itself; 4 where less is enough. And the ending of kernels' names that says so."""
+    return (2, "_bfloat16") if bfloat16 else (2, "") if SETTINGS.precision == "highest" else (4, "_tall")
 
 
 def _places(tall: int) -> int:
@@ -100,11 +95,11 @@ def _numbers(p: Place) -> list[int]:
 
 def correlate(
     y: Place, x: Place, weights: Place, bias: Place | None, first: Pair, ctx: Lowering, back: bool = False, relu: bool = False,
-    pooled: Pooled | None = None, recording: bool = False,
+    pooled: Pooled | None = None, recording: bool = False, bfloat16: bool = False,
 ) -> Made:  # fmt: skip
-    """The tasks that convolve images `x` with `weights`; back: turned ones. first: row and column of the first tap. pooled: how `y` is
+    """The tasks that convolve images `x` with `weights`; back: turned ones. bfloat16: what is multiplied is rounded to it. first: row and column of the first tap. pooled: how `y` is
     wanted. recording: whether records of the results are wanted (conv_statistics.py)."""
-    tall, kind = _tall(), _kind()
+    tall, kind = _tall(bfloat16)
     channels, outputs = x.shape[1], y.shape[1]
     most = FEW if channels * outputs <= LIGHT else MOST
     t = _tiles(tall, x.shape[0], y.shape[2], y.shape[3], max(channels, outputs), most, channels)
@@ -135,9 +130,9 @@ def _along(parameters: tuple[int, ...], places: tuple[Place, ...], bias: Place |
     return Along(images, t.group, (0, 8), tuple(steps))
 
 
-def slope(dw: Place, x: Place, dy: Place, first: Pair, ctx: Lowering) -> list[TaskSpec]:
+def slope(dw: Place, x: Place, dy: Place, first: Pair, ctx: Lowering, bfloat16: bool = False) -> list[TaskSpec]:
     """The tasks that compute the weight's gradient."""
-    tall, kind = _tall(), _kind()
+    tall, kind = _tall(bfloat16)
     images, channels, outputs = x.shape[0], x.shape[1], dy.shape[1]
     # Longer blocks: the sums that each of them is added to are as large as they are.
     t = _tiles(tall, images, dy.shape[2], dy.shape[3], min(PART, max(channels, outputs)), LONGEST, PART)

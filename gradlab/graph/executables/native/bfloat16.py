@@ -1,4 +1,4 @@
-"""Rows that round float32 operands to bfloat16 and compute in float32 with what they get: products of pairs of numbers (pairs.h)."""
+"""Rows that round float32 operands to bfloat16 and sum up in float32 what they multiply: pairs of numbers (pairs.h)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.native import compiler
+from gradlab.backends.native.lowerings import winograd
 from gradlab.backends.native.lowerings.products import FEW
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.op import Op
+from gradlab.ops.conv import convolution, convolution_dw, convolution_dx
 from gradlab.ops.linalg import matmul
-from gradlab.ops.linear import linear_cpu, linear_rule
+from gradlab.ops.linear import linear
 
 ENDING = "_bfloat16"  # of their names
 BFLOAT16 = next(d for d in HALF if d.name == "bfloat16")
@@ -25,25 +27,30 @@ def rounded(x: Any) -> Any:
     return x.astype(BFLOAT16).astype(np.float32)
 
 
-def _matmul(a: Any, b: Any, c: Any) -> None:
-    np.matmul(rounded(a), rounded(b), out=c)
+def _row(op: Op) -> Op:
+    def cpu(x: Any, w: Any, *others: Any, **params: Any) -> None:
+        op.cpu(rounded(x), rounded(w), *others, **params)
+
+    return Op(op.name + ENDING, op.rule, cpu=cpu, params=op.params)
 
 
-def _linear(x: Any, w: Any, b: Any, y: Any) -> None:
-    linear_cpu(rounded(x), rounded(w), b, y)
-
-
-ROWS = {"matmul": Op("matmul" + ENDING, matmul.rule, cpu=_matmul), "linear": Op("linear" + ENDING, linear_rule, cpu=_linear)}
+ROWS = {op.name: _row(op) for op in (matmul, linear, convolution, convolution_dx, convolution_dw)}
 OPERANDS = {row.name: 2 for row in ROWS.values()}  # of each the operands that it rounds
 
 
-def takes(name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def takes(name: str, inputs: Sequence[Any], outputs: Sequence[Any], params: dict[str, Any]) -> bool:
     """Whether a row of float32 operands, which stand for bfloat16, is to be one of these: where the processor multiplies such numbers, and
     their kernel takes it."""
     if name not in ROWS or not compiler.bfloat16() or None in inputs[:2]:
         return False
     x, w, y = inputs[0].spec, inputs[1].spec, outputs[0].spec
-    if any(s.dtype != FLOAT32 for s in (x, w, y)) or len(x.shape) < 2 or len(w.shape) < 2:
+    if any(s.dtype != FLOAT32 for s in (x, w, y)):
+        return False
+    if name.startswith("convolution"):
+        images, weight = ((x, y) if name != "convolution_dw" else (x, w)), (w if name != "convolution_dw" else y).shape[2:]
+        plain = len(params["stride"]) == 2
+        return plain and winograd.gains(*images, weight, params["stride"], params["dilation"], params["groups"])
+    if len(x.shape) < 2 or len(w.shape) < 2:
         return False
     rows = y.shape[-2] if name == "matmul" else math.prod(y.shape[:-1])
     return rows > FEW and y.shape[-1] > FEW and x.shape[-1] >= DEEP and math.prod(y.shape) > 0
