@@ -40,8 +40,8 @@ def vectors(count: int) -> set[int]:
 
 
 @_needs("gradlab_pack_float", "gradlab_add_rest", "gradlab_winograd_weights", "gradlab_winograd_weights_tall", "gradlab_winograd_dw_sum",
-        "gradlab_winograd_dw_sum_tall", "gradlab_winograd_weights_bfloat16", "gradlab_winograd_dw_sum_bfloat16", "gradlab_direct_weights", "gradlab_planes_weights", "gradlab_depthwise_weights",
-        "gradlab_direct_dw_sum")  # fmt: skip
+        "gradlab_winograd_dw_sum_tall", "gradlab_winograd_weights_bfloat16", "gradlab_winograd_dw_sum_bfloat16",
+        "gradlab_direct_weights", "gradlab_planes_weights", "gradlab_depthwise_weights", "gradlab_direct_dw_sum")  # fmt: skip
 def _nothing(v: Numbers) -> Iterable[int]:
     return ()
 

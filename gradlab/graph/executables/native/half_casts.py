@@ -105,7 +105,8 @@ class _Writing:
         inputs = tuple(self._input(x, call) for x in call.inputs)
         outputs = tuple(self._value(v) if v.spec.dtype in HALF else v for v in call.outputs)
         op = matmul if call.op is wide_matmul else call.op
-        if all(x.spec.dtype.name == "bfloat16" for x in call.inputs if _is_half(x)) and bfloat16.takes(op.name, inputs, outputs, call.params):
+        lower = all(x.spec.dtype.name == "bfloat16" for x in call.inputs if _is_half(x))
+        if lower and bfloat16.takes(op.name, inputs, outputs, call.params):
             op = bfloat16.ROWS[op.name]
         self.calls.append(Call(op, inputs, call.params, outputs, call.position, call.again))
         return [(wide, own) for wide, own in zip(outputs, call.outputs, strict=True) if wide is not own]
