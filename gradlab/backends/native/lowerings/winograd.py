@@ -98,7 +98,8 @@ def correlate(
     pooled: Pooled | None = None, recording: bool = False, bfloat16: bool = False,
 ) -> Made:  # fmt: skip
     """The tasks that convolve images `x` with `weights`; back: turned ones. bfloat16: what is multiplied is rounded to it.
-    first: row and column of the first tap. pooled: how `y` is wanted. recording: whether records of the results are wanted (conv_statistics.py)."""
+    first: row and column of the first tap. pooled: how `y` is wanted. recording: whether records of the results are
+    wanted (conv_statistics.py)."""
     tall, kind = _tall(bfloat16)
     channels, outputs = x.shape[1], y.shape[1]
     most = FEW if channels * outputs <= LIGHT else MOST
