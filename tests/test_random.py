@@ -278,7 +278,8 @@ def test_normal_numbers_are_box_and_mullers_to_the_last_bit():
 
 DRAWS = {
     "rand": lambda x: gl.rand(x.shape), "randn": lambda x: gl.randn(x.shape),
-    "rand of doubles": lambda x: gl.rand(x.shape, dtype=gl.float64), "randn of halves": lambda x: gl.randn(x.shape, dtype=gl.float16), "randint": lambda x: gl.randint(0, 9, x.shape),
+    "rand of doubles": lambda x: gl.rand(x.shape, dtype=gl.float64),
+    "randn of halves": lambda x: gl.randn(x.shape, dtype=gl.float16), "randint": lambda x: gl.randint(0, 9, x.shape),
     "randperm": lambda x: gl.randperm(len(x)), "normal_": lambda x: x.normal_(), "uniform_": lambda x: x.uniform_(-1, 2),
     "bernoulli": gl.bernoulli, "bernoulli_": lambda x: x.bernoulli_(0.5), "dropout": gl.nn.functional.dropout,
     "exponential_": lambda x: x.exponential_(), "normal": lambda x: gl.normal(x, 1.0), "poisson": gl.poisson,
