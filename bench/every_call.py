@@ -24,17 +24,36 @@ from gradlab.backends.native import ready  # noqa: E402
 from kinds import calls  # noqa: E402
 
 TURN = 1.5e-3  # seconds of one engine's turn
+MOST_RESULTS = 64  # results' elements for each of the arguments', beyond which a call of many is left out
 
 
 def larger(call, elements):
-    """Its arguments with so many elements, made of the same numbers; None where its arrays are of several shapes."""
+    """Its arguments with so many elements, made of the same numbers; None where its arrays are of several shapes, or where the result grows
+    faster than they do: pairs of a hundred thousand numbers fit no memory."""
     arrays = [*calls.arrays_in(call.arguments), *calls.arrays_in(call.options)]
     shapes = {a.shape for a in arrays}
     if len(shapes) != 1 or not arrays[0].ndim or not arrays[0].size or "making" in call.marks:
         return None
-    times = -(-elements // arrays[0].size)
+    two, four = (sum(t.numel() for t in calls.parts(result_of(repeated(call, times)))) for times in (2, 4))
+    if four > 3 * two or two > MOST_RESULTS * arrays[0].size:
+        return None
+    return repeated(call, -(-elements // arrays[0].size))
+
+
+def repeated(call, times):
+    """Its arrays so many times behind each other along their first dimension."""
     arguments, options = (calls.converted(given, lambda a: np.concatenate([a] * times)) for given in (call.arguments, call.options))
     return calls.Call(call.name, call.number, call.function, arguments, options, call.marks)
+
+
+def result_of(call):
+    """What it gives; None where it does not take these arguments."""
+    args, options = call.tensors(gradlab.float32)
+    try:
+        with gradlab.no_grad():
+            return call.function(*args, **options)
+    except Exception:  # of any kind: it is said where the call is timed
+        return None
 
 
 def turns(call, engine):

@@ -11,10 +11,10 @@ from gradlab.autograd.base import Differentiable
 from gradlab.named_errors import named_functions
 from gradlab.op import result_class
 from gradlab.ops.solve import LinAlgError
-from gradlab.spec import ShapeError
+from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.creation import as_tensor, full, zeros
-from gradlab.tensor.factorization import cholesky, lu
+from gradlab.tensor.factorization import cholesky, lu, ordered_lu
 from gradlab.tensor.shape import stack
 from gradlab.tensor.solve import inverse, solve, solve_triangular
 
@@ -113,16 +113,19 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
     >>> gl.linalg.lu_factor_ex(gl.ones(2, 2)).info
     tensor(2, dtype=gradlab.int32)
     """
-    permutation, lower, upper = lu(A, pivot=pivot)
+    order, lower, upper = ordered_lu(A, pivot)
     size = min(A._array.shape[-2:])
-    lower = lower if lower._array.shape[-1] == A._array.shape[-1] else lower[..., :, :size]
     packed = _packed(lower, upper, A)
-    if A.is_meta:
-        pivots = zeros((*A._array.shape[:-2], size), dtype="int32", device=A.device)
+    if type(order._array) is np.ndarray:
+        pivots = as_tensor(_exchanges(order._array, size))
+        zeros_of = np.diagonal(upper._array, axis1=-2, axis2=-1) == 0
+        first = np.where(zeros_of.any(-1), zeros_of.argmax(-1) + 1, 0) if size else np.zeros(zeros_of.shape[:-1])
+        info = as_tensor(first.astype(np.int32))
     else:
-        pivots = as_tensor(_exchanges(permutation.detach().cpu().numpy(), size)).to(A.device)
-    zero = upper.detach().diagonal(dim1=-2, dim2=-1) == 0
-    info = (((~zero).long().cumprod(-1).sum(-1) + 1) * zero.any(-1)).int()
+        exchanged = zeros((*A._array.shape[:-2], size), dtype="int32", device=A.device)
+        pivots = exchanged if A.is_meta else as_tensor(_exchanges(order.cpu().numpy(), size)).to(A.device)
+        zero = upper.detach().diagonal(dim1=-2, dim2=-1) == 0
+        info = (((~zero).long().cumprod(-1).sum(-1) + 1) * zero.any(-1)).int()
     if check_errors and not A.is_meta and bool(info.any()):
         raise LinAlgError(f"lu_factor: a matrix is singular: {info.tolist()} is where its first pivot is 0")
     found = CheckedLU(packed, pivots, info)
@@ -140,17 +143,23 @@ def _packed(lower: Tensor, upper: Tensor, A: Tensor) -> Tensor:
     return below + upper
 
 
-def _exchanges(permutation: Any, size: int) -> Any:
-    """The exchanges of rows, one after the other and counted from 1, that make a permutation matrix (as LAPACK writes them)."""
-    order = (np.arange(permutation.shape[-1]) @ permutation.real).astype(np.int64)
-    out = np.empty((*order.shape[:-1], size), np.int32)
-    for place in np.ndindex(order.shape[:-1]):
-        rows = list(range(order.shape[-1]))
+def _exchanges(order: Any, size: int) -> Any:
+    """The exchanges of rows, one after the other and counted from 1, that bring them into an order (as LAPACK writes them)."""
+    given = order.reshape(count(order.shape[:-1]), order.shape[-1])
+    out, batch = np.empty((len(given), size), np.int32), np.arange(len(given))
+    if len(given) < size:  # one by one, or a step of all at a time
+        for found, wanted in zip(out, given.tolist(), strict=True):
+            standing, where = list(range(len(wanted))), list(range(len(wanted)))
+            for i in range(size):
+                found[i] = j = where[wanted[i]]
+                standing[j], where[standing[i]] = standing[i], j
+    else:
+        rows = np.tile(np.arange(order.shape[-1]), (len(given), 1))
+        places = rows.copy()
         for i in range(size):
-            j = rows.index(order[place][i])
-            out[(*place, i)] = j + 1
-            rows[i], rows[j] = rows[j], rows[i]
-    return out
+            out[:, i] = j = places[batch, given[:, i]]
+            rows[batch, j], places[batch, rows[:, i]] = rows[:, i], j
+    return (out + 1).reshape(*order.shape[:-1], size)
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
@@ -171,11 +180,19 @@ def row_order(pivots: Tensor, rows: int) -> Tensor:
     given = pivots.detach().cpu().numpy()
     if given.size and not 1 <= given.min() <= given.max() <= rows:
         raise RuntimeError(f"lu: pivots are rows from 1 to {rows}, got some from {given.min()} to {given.max()}")
-    order = np.tile(np.arange(rows), (*given.shape[:-1], 1))
-    for place in np.ndindex(given.shape[:-1]):
-        for i, j in enumerate(given[place] - 1):
-            order[place][i], order[place][j] = order[place][j], order[place][i]
-    return as_tensor(order).to(pivots.device)
+    apart = given.reshape(count(given.shape[:-1]), given.shape[-1]) - 1
+    order, batch = np.tile(np.arange(rows), (len(apart), 1)), np.arange(len(apart))
+    if len(apart) < rows:  # one by one, or a step of all at a time
+        for n, exchanges in enumerate(apart.tolist()):
+            found = list(range(rows))
+            for i, j in enumerate(exchanges):
+                found[i], found[j] = found[j], found[i]
+            order[n] = found
+    else:
+        for i in range(apart.shape[-1]):
+            j = apart[:, i]
+            order[batch, i], order[batch, j] = order[batch, j], order[batch, i]
+    return as_tensor(order.reshape(*given.shape[:-1], rows)).to(pivots.device)
 
 
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Any = None) -> Tensor:

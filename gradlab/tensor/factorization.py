@@ -130,13 +130,18 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
             [0.5000, 1.0000]]), tensor([[2., 2.],
             [0., 1.]]))
     """
-    shape = matrix("lu", A)
-    if not pivot:
-        raise NotImplementedError("lu: pivot=False is not offered; use pivot=True, whose P is a permutation of the rows")
-    order, lower, upper = _lu(A)
-    places = order.unsqueeze(-2) == A.new_ones((shape[-2],), dtype=INT64).cumsum(0).sub(1).unsqueeze(-1)
+    order, lower, upper = ordered_lu(A, pivot)
+    places = order.unsqueeze(-2) == A.new_ones((A._array.shape[-2],), dtype=INT64).cumsum(0).sub(1).unsqueeze(-1)
     result = Factors(places.to(A._array.dtype), lower, upper)
     return result if out is None else into("linalg.lu", out, result)
+
+
+def ordered_lu(A: Tensor, pivot: bool = True) -> Any:
+    """The order of A's rows in L U, L and U; see `lu`."""
+    matrix("lu", A)
+    if not pivot:
+        raise NotImplementedError("lu: pivot=False is not offered; use pivot=True, whose P is a permutation of the rows")
+    return _lu(A)
 
 
 def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:

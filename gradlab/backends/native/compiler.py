@@ -41,6 +41,7 @@ TUNING = {
     **dict.fromkeys(("depthwise.cpp", "direct.cpp"), VECTORS),
     **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "few_rows.cpp", "gemm.cpp"), BY_HAND),
     **dict.fromkeys(("gemm_bfloat16.cpp", "gemm_double.cpp"), BY_HAND),
+    **dict.fromkeys(("lu.cpp", "triangular.cpp"), VECTORS),
     **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp", "movement.cpp", "sequences.cpp"), BY_HAND),
     **dict.fromkeys(("chain.cpp", "direct_weight_gradient.cpp", "planes.cpp", "thread_pool.cpp", "guards.cpp"), BY_HAND),
     **dict.fromkeys(("winograd.cpp", "winograd_weight_gradient.cpp", "winograd_tall.cpp", "winograd_weight_gradient_tall.cpp"), BY_HAND),

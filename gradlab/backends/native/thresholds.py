@@ -31,6 +31,7 @@ ROWS = {
     **dict.fromkeys(("convolution", "convolution_dx", "convolution_dw"), 1),
     **dict.fromkeys(("max_pool", "max_pool_backward", "adaptive_max_pool", "avg_pool", "avg_pool_backward"), 1),
     **dict.fromkeys(("embedding", "embedding_backward", "grid_sample", "grid_sample_backward", "ctc_loss", "ctc_loss_backward"), 1),
+    **dict.fromkeys(("lu", "solve_triangular"), 1),
     **dict.fromkeys(("scaled_dot_product_attention", "scaled_dot_product_attention_backward"), 1),
     **dict.fromkeys(("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward"), 1),
     **dict.fromkeys(("lstm_sequence", "gru_sequence", "rnn_sequence"), 1),

@@ -6,6 +6,7 @@ from gradlab.backends.native.lowerings import (
     conv as conv,
     conv_weight_gradient as conv_weight_gradient,
     ctc as ctc,
+    factorization as factorization,
     grid as grid,
     gru as gru,
     indexing as indexing,
@@ -26,7 +27,7 @@ from gradlab.backends.native.lowerings import (
 )
 
 __all__ = [
-    "attention", "batch_norm", "conv", "conv_weight_gradient", "ctc", "grid", "gru", "indexing", "lines", "movements", "optimizers",
-    "optimizers_rare", "pooling", "products", "quantized", "random_numbers", "reductions", "reordering", "rowwise", "sequences", "sorting",
-    "unrolling",
+    "attention", "batch_norm", "conv", "conv_weight_gradient", "ctc", "factorization", "grid", "gru", "indexing", "lines", "movements",
+    "optimizers", "optimizers_rare", "pooling", "products", "quantized", "random_numbers", "reductions", "reordering", "rowwise",
+    "sequences", "sorting", "unrolling",
 ]  # fmt: skip
