@@ -19,6 +19,11 @@ inline int32_t rounded_bits(float x) {
   return x != x ? bits | 0x7fc00000 : found;
 }
 inline Pair pair_of(float even, float odd) { return Pair(uint32_t(rounded_bits(even)) >> 16 | (uint32_t(rounded_bits(odd)) & 0xffff0000u)); }
+inline Whole near_bits(V x) {
+  const Whole bits = (Whole)x;
+  return x != x ? bits | 0x7fc00000 : bits + 0x7fff + (bits >> 16 & 1);
+}
+inline V nearest(V x) { return (V)(near_bits(x) & int32_t(0xffff0000)); }
 template <size_t... J> inline V every_second(V a, V b, int, std::index_sequence<J...>) { return __builtin_shufflevector(a, b, int(2 * J)...); }
 template <size_t... J> inline V every_second(V a, V b, long, std::index_sequence<J...>) { return __builtin_shufflevector(a, b, int(2 * J + 1)...); }
 
@@ -46,10 +51,6 @@ inline V dot(Whole a, Whole b, V total) {
   return total;
 }
 #else
-inline Whole near_bits(V x) {
-  const Whole bits = (Whole)x;
-  return x != x ? bits | 0x7fc00000 : bits + 0x7fff + (bits >> 16 & 1);
-}
 inline Whole joined(V even, V odd) { return (near_bits(even) >> 16 & 0xffff) | (near_bits(odd) & int32_t(0xffff0000)); }
 inline Whole beside(V low, V high) {
   const auto all_of = std::make_index_sequence<L>();

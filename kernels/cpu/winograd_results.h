@@ -114,8 +114,8 @@ template <int TALL> __attribute__((noinline)) void summed(const Part& s, int64_t
 }
 
 // A run of tiles, whose TALL by two results each, `wide` channels, are what tile(number, channel, left ones, right ones) computes: from row y and
-// column x of an image on. Whether all of them are finite.
-template <int TALL, typename F> inline bool results(F tile, int64_t wide, int64_t many, const Ending& e, int64_t image, int64_t y, int64_t x, int64_t channel) {
+// column x of an image on. Whether all of them are finite. Those of pairs of bfloat16 numbers (E) are rounded to bfloat16.
+template <int TALL, typename E, typename F> inline bool results(F tile, int64_t wide, int64_t many, const Ending& e, int64_t image, int64_t y, int64_t x, int64_t channel) {
   const int64_t first = image * e.image + (e.plane ? y / 2 * e.row + x / 2 * e.pixel : y * e.row + x * e.pixel) + channel;
   V total[2] = {};
   for (int64_t t = 0; t < many; ++t)
@@ -127,6 +127,7 @@ template <int TALL, typename F> inline bool results(F tile, int64_t wide, int64_
       for (int i = 0; i < TALL; ++i) {
         left[i] += shift, right[i] += shift;
         total[0] += left[i], total[1] += right[i];
+        if constexpr (EACH<E> == 2) left[i] = nearest(left[i]), right[i] = nearest(right[i]);
         if (e.relu) left[i] = left[i] < V{} ? V{} : left[i], right[i] = right[i] < V{} ? V{} : right[i];
       }
       if (!needed(5) || e.plane == 0) {
@@ -244,11 +245,11 @@ template <int TALL, typename E = float> inline void correlate(char** p, const in
         product.multiply(count, own / L, (const E*)in, (const E*)p[2] + q * PLACES * depth, 0, out);
         runs(first, count, tall, width, [&](int64_t t, int64_t many, int64_t i, int64_t r, int64_t c) {
           const auto made = [=](int64_t tile, int64_t channel, V* left, V* right) { gather<TALL>(out + (t + tile) * row + channel, out_place, left, right); };
-          if (results<TALL>(made, own, many, ending, i, TALL * r, WIDE * c, q)) return;
+          if (results<TALL, E>(made, own, many, ending, i, TALL * r, WIDE * c, q)) return;
           const auto plain = [&](int64_t tile, int64_t channel, V* left, V* right) {
             summed<TALL>(source, i, down + TALL * r, begin_column + WIDE * (c + tile), taps, q + channel, left, right);
           };
-          results<TALL>(plain, own, many, ending, i, TALL * r, WIDE * c, q);
+          results<TALL, E>(plain, own, many, ending, i, TALL * r, WIDE * c, q);
         });
       }
     }

@@ -1,7 +1,8 @@
 """A pooling of two by two elements behind a convolution and its ReLU runs where the convolution stores its results, which are never kept;
 backward, the convolution's gradients read the pooling's instead of a plane that is mostly zero, and so does the bias's.
 
-For the CPU: forward in float32, where the convolution runs by Winograd's algorithm, in tiles of whole windows; backward in half types too,
+For the CPU: forward in float32, and in bfloat16 where a kernel rounds what it pools, where the convolution runs by Winograd's algorithm, in tiles of
+whole windows; backward in half types too,
 where there are kernels for it (conv_behind_pool.cpp).
 """
 
@@ -47,8 +48,10 @@ def _forward(work: Rewriting, pool: Call) -> None:
 def _fits(x: Spec, y: Spec, call: Call) -> bool:
     """Whether Winograd's algorithm takes a convolution of `x` to `y`."""
     p = call.params
-    plain = x.dtype == FLOAT32 and len(p["stride"]) == 2
-    return plain and winograd.fits(x, y, call.inputs[1].spec.shape[2:], p["stride"], p["dilation"], p["groups"])
+    if len(p["stride"]) != 2 or x.dtype not in (FLOAT32, y.dtype):
+        return False
+    takes = winograd.fits if x.dtype == FLOAT32 else winograd.by_pairs
+    return takes(x, y, call.inputs[1].spec.shape[2:], p["stride"], p["dilation"], p["groups"])
 
 
 def _takes(x: Spec, weight: Sizes, call: Call) -> bool:

@@ -31,14 +31,14 @@ def forward(
     return direct.correlate(y, source, weights, bias, g, ctx, relu=relu, recording=recording)
 
 
-@lowers("convolution", "convolution_relu", "convolution_bfloat16")
+@lowers("convolution", "convolution_relu", "convolution_bfloat16", "convolution_relu_bfloat16")
 def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The forward."""
-    relu, bfloat16 = (call.op.name == f"convolution_{other}" for other in ("relu", "bfloat16"))
+    relu, bfloat16 = ("_" + word in call.op.name for word in ("relu", "bfloat16"))
     return forward(call.inputs, call.outputs[0], call.params, ctx, relu=relu, bfloat16=bfloat16).tasks
 
 
-@lowers("convolution_relu_pool")
+@lowers("convolution_relu_pool", "convolution_relu_pool_bfloat16")
 def convolution_relu_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The same with a pooling behind it, which only Winograd's algorithm has (`fuse_pooling.py`)."""
     x, w, b = call.inputs
@@ -47,7 +47,8 @@ def convolution_relu_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     kept = conv_behind_pool.Pooled(ctx.images(call.outputs[0]), ctx.images(call.outputs[1], INT64))
     y = place_of(ARENA, Spec(results(source.shape, weights.shape, g), FLOAT32))  # of which there is no more than a part at a time
     bias = None if b is None else ctx.dense(b)
-    return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=True, pooled=kept).tasks
+    first, bfloat16 = (-g.padding[0], -g.padding[1]), call.op.name.endswith("_bfloat16")
+    return winograd.correlate(y, source, weights, bias, first, ctx, relu=True, pooled=kept, bfloat16=bfloat16).tasks
 
 
 @lowers("convolution_dx", "convolution_dx_bfloat16")

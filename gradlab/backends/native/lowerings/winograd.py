@@ -57,6 +57,11 @@ def gains(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pai
     return fits(x, y, kernel, stride, dilation, groups)
 
 
+def by_pairs(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pair, dilation: Pair, groups: int) -> bool:
+    """Whether a convolution of bfloat16 images is one of products of pairs of such numbers (pairs.h), with results that are rounded."""
+    return compiler.bfloat16() and gains(x, y, kernel, stride, dilation, groups)
+
+
 def _tall(bfloat16: bool) -> tuple[int, str]:
     """Results of a tile down: 2, as accurate as the sum itself; 4 where less is enough. And the ending of kernels' names that says so."""
     return (2, "_bfloat16") if bfloat16 else (2, "") if SETTINGS.precision == "highest" else (4, "_tall")

@@ -12,8 +12,9 @@ from gradlab.backends.native import compiler
 from gradlab.backends.native.lowerings import winograd
 from gradlab.backends.native.lowerings.products import FEW
 from gradlab.dtype import FLOAT32, HALF
+from gradlab.graph.passes.fused_rows import convolution_relu, convolution_relu_pool
 from gradlab.op import Op
-from gradlab.ops.conv import convolution, convolution_dw, convolution_dx
+from gradlab.ops.conv import convolution, convolution_dw, convolution_dx, convolution_rule
 from gradlab.ops.linalg import matmul
 from gradlab.ops.linear import linear
 
@@ -30,11 +31,19 @@ def rounded(x: Any) -> Any:
 def _row(op: Op) -> Op:
     def cpu(x: Any, w: Any, *others: Any, **params: Any) -> None:
         op.cpu(rounded(x), rounded(w), *others, **params)
+        y = others[len(op.inputs) - 2]
+        if op.name in ROUNDED:
+            y[...] = rounded(y)
 
-    return Op(op.name + ENDING, op.rule, cpu=cpu, params=op.params)
+    return Op(op.name + ENDING, op.rule, cpu=cpu, params=op.params, outputs=op.outputs)
 
 
-ROWS = {op.name: _row(op) for op in (matmul, linear, convolution, convolution_dx, convolution_dw)}
+ROUNDED = frozenset(["convolution", "convolution_dx", "convolution_relu", "convolution_relu_pool"])  # whose results are
+ROWS = {
+    op.name: _row(op)
+    for op in (matmul, linear, convolution, convolution_dx, convolution_dw, convolution_relu, convolution_relu_pool)
+}  # fmt: skip
+FITTING = {ROWS[name] for name in ROUNDED}
 OPERANDS = {row.name: 2 for row in ROWS.values()}  # of each the operands that it rounds
 
 
@@ -47,9 +56,14 @@ def takes(name: str, inputs: Sequence[Any], outputs: Sequence[Any], params: dict
     if any(s.dtype != FLOAT32 for s in (x, w, y)):
         return False
     if name.startswith("convolution"):
-        images, weight = ((x, y) if name != "convolution_dw" else (x, w)), (w if name != "convolution_dw" else y).shape[2:]
-        plain = len(params["stride"]) == 2
-        return plain and winograd.gains(*images, weight, params["stride"], params["dilation"], params["groups"])
+        if len(params["stride"]) != 2:
+            return False
+        weight = w
+        if name == "convolution_dw":
+            weight, y = y, w
+        elif name == "convolution_relu_pool":
+            y = convolution_rule(x, w, None, **params)
+        return winograd.by_pairs(x, y, weight.shape[2:], params["stride"], params["dilation"], params["groups"])
     if len(x.shape) < 2 or len(w.shape) < 2:
         return False
     rows = y.shape[-2] if name == "matmul" else math.prod(y.shape[:-1])

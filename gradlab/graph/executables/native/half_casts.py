@@ -149,7 +149,9 @@ class _Kept(_Writing):
             self._convert(call)
         elif computes_in_half(call, True) or (moving and any(map(_is_half, call.outputs))):
             fitting = moving or (name in CHOOSING and all(map(_is_half, inputs)))
-            for wide, own in self._computed(call):
+            made = self._computed(call)
+            fitting = fitting or self.calls[-1].op in bfloat16.FITTING
+            for wide, own in made:
                 self._twins[own.id] = self._rounded(wide, own, call, fitting)
         else:
             for x in inputs:
