@@ -138,11 +138,31 @@ def test_a_step_is_as_near_as_eagerly():
 
 
 def kernels(compiled):
-    return {k for p in compiled.programs for runner in runners(p) for s in runner.executable.report for k in s.kernels}
+    return {k for p in compiled.programs for s in p.runner.executable.report for k in s.kernels}
 
 
-def runners(program):
-    return [r for r in (getattr(program, "runner", None), getattr(program, "backward", None)) if hasattr(r, "executable")]
+def test_a_network_of_convolutions():
+    """With a ReLU and a pooling behind them, which are part of the kernel, as eagerly: what is stored was rounded before."""
+    gl.manual_seed(1)
+    net = gl.nn.Sequential(gl.nn.Conv2d(16, 32, 3, padding=1), gl.nn.ReLU(), gl.nn.MaxPool2d(2), gl.nn.Conv2d(32, 16, 3), gl.nn.ReLU())
+    x = gl.randn(8, 16, 24, 24, requires_grad=True)
+    tensors = [x, *net.parameters()]
+
+    def lowered():
+        with gl.autocast("cpu", gl.bfloat16):
+            return [net(x)]
+
+    compiled = gl.compile(lowered)
+    grown(compiled, *tensors)
+    got = grown(compiled, *tensors)
+    assert got[0].tolist() == bfloat16.rounded(got[0].astype(np.float32)).tolist()
+    for mine, eager, want in zip(got, grown(lowered, *tensors), grown(lambda: [net(x)], *tensors), strict=True):
+        size = np.sqrt(np.mean(want**2))
+        far = [np.sqrt(np.mean((y - want) ** 2)) / size for y in (mine, eager)]
+        assert far[0] < 2 * far[1], far
+    assert ("gradlab_winograd_bfloat16" in kernels(compiled)) == compiler.bfloat16()
+    steps = compiled.programs[0].runner.executable.steps
+    assert any("convolution_relu_pool_bfloat16" in s for s in steps) == compiler.bfloat16(), steps
 
 
 def test_weights_are_rounded_as_they_are_packed():

@@ -90,8 +90,9 @@ def test_parts_of_images(precision):
         np.testing.assert_array_equal(m.get(dw), wanted[2])
 
 
+@pytest.mark.parametrize("bfloat16", [False, True])
 @pytest.mark.parametrize("case", SIZES, ids=str)
-def test_pooling_takes_the_largest_of_what_would_be_stored(case, precision):
+def test_pooling_takes_the_largest_of_what_would_be_stored(case, bfloat16, precision):
     x, k, b, g = operands(*case)
     p = case[-1]
     x, b = np.round(x), np.round(b)  # so that elements of a window are equal now and then
@@ -99,11 +100,11 @@ def test_pooling_takes_the_largest_of_what_would_be_stored(case, precision):
         return
     m = Memory()
     y, source, weights, bias = m.put(0 * g), m.put(x), m.put(np.round(k)), m.put(b)
-    m.run(winograd.correlate(y, source, weights, bias, (-p, -p), m.ctx, relu=True).tasks)
+    m.run(winograd.correlate(y, source, weights, bias, (-p, -p), m.ctx, relu=True, bfloat16=bfloat16).tasks)
     wanted = F.max_pool2d(gl.from_numpy(m.get(y).copy()), 2, return_indices=True)
     for own, elements, indices in itertools.product((False, True), repeat=3):
         kept = Pooled(m.put(0 * wanted[0].numpy(), elements), m.put(0 * wanted[1].numpy(), indices))
-        m.run(winograd.correlate(y, m.put(x, own), weights, bias, (-p, -p), m.ctx, relu=True, pooled=kept).tasks, 2)
+        m.run(winograd.correlate(y, m.put(x, own), weights, bias, (-p, -p), m.ctx, relu=True, pooled=kept, bfloat16=bfloat16).tasks, 2)
         for place, want in zip(kept, wanted, strict=True):
             np.testing.assert_array_equal(m.get(place), want.numpy())
 

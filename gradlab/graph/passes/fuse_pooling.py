@@ -1,9 +1,8 @@
 """A pooling of two by two elements behind a convolution and its ReLU runs where the convolution stores its results, which are never kept;
 backward, the convolution's gradients read the pooling's instead of a plane that is mostly zero, and so does the bias's.
 
-For the CPU: forward in float32, and in bfloat16 where a kernel rounds what it pools, where the convolution runs by Winograd's algorithm, in tiles of
-whole windows; backward in half types too,
-where there are kernels for it (conv_behind_pool.cpp).
+For the CPU: forward in float32, and in bfloat16 where a kernel rounds what it pools, where the convolution runs by Winograd's algorithm, in
+tiles of whole windows; backward in half types too, where there are kernels for it (conv_behind_pool.cpp).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def expanded(line: Line) -> Line:
     """The same line, of rows that have kernels."""
     if not any(c.op.name in EXPAND for c in line.calls):
         return line
-    following = 1 + max(v.id for v in (*line.inputs, *line.fixed, *(v for c in line.calls for v in c.outputs)))
+    following = 1 + max(*line.last, *(v.id for v in (*line.inputs, *line.fixed, *(v for c in line.calls for v in c.outputs))))
     calls: list[Call] = []
     last = set(line.last)
     waiting = list(line.calls)[::-1]

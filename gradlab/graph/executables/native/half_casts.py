@@ -86,7 +86,7 @@ class _Writing:
         self.last = set(line.last)  # what is cast lies as it lay before
         values = [*line.inputs, *line.fixed, *(v for c in line.calls for v in c.outputs)]
         self.calls: list[Call] = []
-        self._next = max(v.id for v in values) + 1
+        self._next = max(*(v.id for v in values), *line.last) + 1  # passes may have left out calls whose results came last
         self._wide: dict[int, tuple[int, Value]] = {}  # value -> when it was cast, and to what
 
     def add(self, call: Call) -> None:
