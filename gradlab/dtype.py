@@ -5,6 +5,7 @@ Inside gradlab arrays and Specs carry `numpy.dtype`; a `DType` is what a user se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -77,6 +78,7 @@ HALF = frozenset((float16.dtype, bfloat16.dtype))
 EXACT = frozenset(d.dtype for d in ALL) - INEXACT  # integers and truth values
 BOOL, UINT8, INT64, FLOAT32, FLOAT64 = bool_.dtype, uint8.dtype, int64.dtype, float32.dtype, float64.dtype
 COMPLEX64, COMPLEX128 = complex64.dtype, complex128.dtype
+FLOAT32_MOST, FLOAT64_MOST = (float(np.finfo(t).max) for t in (np.float32, np.float64))
 NO_HALF = "there are no complex numbers of half precision (complex32, chalf): neither NumPy nor CUDA computes with them; use complex64"
 
 
@@ -192,6 +194,14 @@ def as_numpy(dtype: Any) -> np.dtype[Any]:
 
 class OutOfRange(OverflowError, RuntimeError):
     """A number too large for what it is used for. Both an OverflowError (Python's) and a RuntimeError (PyTorch's)."""
+
+
+def held(name: str, value: float, dtype: np.dtype[Any]) -> float:
+    """A coefficient with which a function of that name computes on tensors of `dtype`. OutOfRange for one that is finite and would be
+    infinite there; half types are computed in float32."""
+    if not -FLOAT32_MOST <= value <= FLOAT32_MOST and math.isfinite(value) and dtype not in (FLOAT64, COMPLEX128):
+        raise OutOfRange(f"{name}: {value} is beyond float32, in which tensors of {dtype.name} are computed")
+    return float(value)
 
 
 def immediate(value: Any, dtype: np.dtype[Any]) -> Any:

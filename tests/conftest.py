@@ -8,6 +8,7 @@
 Where there is no cupy, or GRADLAB_CUDA=emulated says so, "cuda" is the emulated GPU.
 """
 
+import gc
 import importlib.util
 import os
 import random
@@ -57,6 +58,16 @@ def pytest_configure(config):
         config.option.markexpr = ""
         if seconds := config.getoption("--rotating-seconds"):
             config.pluginmanager.register(rotation.Clock(seconds))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Eighty thousand tests are some millions of objects, all of which stay: the collector would walk over them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers

@@ -177,3 +177,26 @@ def test_erf_functions():
     assert np.isnan(edges[2])
     assert gl.erf(gl.tensor([math.inf, -math.inf])).tolist() == [1, -1]
     assert gl.erf(gl.tensor([1])).dtype is gl.float32
+
+
+COEFFICIENTS = {
+    "celu": lambda x, c: F.celu(x, c), "elu": lambda x, c: F.elu(x, c), "leaky_relu": lambda x, c: F.leaky_relu(x, c),
+    "rrelu": lambda x, c: F.rrelu(x, c, c), "softplus": lambda x, c: F.softplus(x, c), "celu in place": lambda x, c: F.celu_(x, c),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COEFFICIENTS)
+def test_coefficients_that_the_type_does_not_hold_are_refused(name):
+    f, x = COEFFICIENTS[name], gl.tensor([-1.0, 0.0, 2.0])
+    for dtype in (gl.float32, gl.float16, gl.bfloat16):
+        for c in (1e39, 1e300) if name == "softplus" else (1e39, -1e300):
+            with pytest.raises(RuntimeError, match="beyond float32"):
+                f(x.to(dtype), c)
+    assert not f(x.double(), 1e39).isnan().any()
+    if "celu" in name:
+        for dtype in (gl.float32, gl.float16, gl.float64):  # 1/alpha is infinite
+            assert f(x.to(dtype), 1e-320).tolist()[1:] == [0.0, 2.0]
+
+
+def test_an_infinite_slope_is_one_below_zero_alone():
+    assert F.leaky_relu(gl.tensor([-1.0, 2.0, math.inf]), math.inf).tolist() == [-math.inf, 2.0, math.inf]

@@ -64,6 +64,9 @@ def test_normal_vectors_of_a_factor_that_a_subclass_sets(given):
             self.loc, self._unbroadcasted_scale_tril = loc, factor
             d.Distribution.__init__(self, loc.shape[:-1], loc.shape[-1:])
 
+        def expand(self, batch_shape, _instance=None):
+            return super().expand(batch_shape, self._get_checked_instance(OnlyFactor, _instance))
+
     factor = gl.tensor([[2.0, 0.0], [0.5, 1.0]])
     covariance = factor @ factor.mT
     matrix = {"covariance_matrix": covariance, "precision_matrix": gl.linalg.inv(covariance), "scale_tril": factor}[given]

@@ -1,7 +1,7 @@
 """`python -m gradlab.testing.kernels`: what it takes from a compiler's log, when it fails, and what it says without NVRTC.
 
 Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for every architecture on which it runs, but for
-those of which `kernel_verdicts.txt` says that this NVRTC has compiled the very same text; a twelfth of these is compiled again.
+those of which `kernel_verdicts.txt` says that this NVRTC has compiled the very same text; a sixtieth of these is compiled again.
 """
 
 import textwrap
@@ -193,7 +193,7 @@ def test_what_is_known_is_compiled_again_in_turns(tmp_path, monkeypatch):
     program = Program("a.cu", "text", ["first<float>"], 75)
     key = kernels.key_of(program, 90, compiler)
     monkeypatch.setattr(kernel_verdicts, "known", lambda: frozenset({key}))
-    commits = [f"{n:040x}" for n in range(300)]
+    commits = [f"{n:040x}" for n in range(1500)]
     again = [c for c in commits if kernel_verdicts.problem(program, 90, compiler, c)]
     assert again == [c for c in commits if kernel_verdicts.due(key, c)] and 5 < len(again) < 60
     others = (program._replace(source="another text"), 90), (program._replace(names=["second"]), 90), (program, 80)

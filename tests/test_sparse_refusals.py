@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -112,3 +114,20 @@ def test_parameters_and_files(tmp_path):
     for wrong in (lambda: setattr(d, "data", x), lambda: d.set_(x), lambda: gl.save(module.state_dict(), tmp_path / "a.safetensors")):
         with pytest.raises((RuntimeError, TypeError), match="to_dense"):
             wrong()
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_methods_of_dense_tensors_called_by_their_class_name_themselves(layout):
+    """What a row refuses names the row; anything else that a sparse tensor has not, the method that asked."""
+    x, named = getattr(gl.eye(3), layout)(), set()
+    for name in sorted(dir(gl.Tensor)):
+        method = getattr(gl.Tensor, name, None)
+        if name.startswith("_") or not callable(method):
+            continue
+        try:
+            method(x)
+        except Exception as error:
+            if re.search(r"a sparse tensor (is|has) no|the address", str(error)):
+                named.add(name)
+                assert str(error).startswith(f"{name}: "), (name, error)
+    assert {"item", "tolist", "numpy", "untyped_storage", "storage", "data_ptr", "is_contiguous"} <= named

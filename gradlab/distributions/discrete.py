@@ -7,7 +7,7 @@ from typing import Any
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.rounding import derived
-from gradlab.dtype import finfo
+from gradlab.dtype import finfo, from_numpy, promote
 from gradlab.nn.functional import logsigmoid
 from gradlab.special import xlog1py
 from gradlab.tensor import Tensor
@@ -136,7 +136,7 @@ class Bernoulli(_Binary, ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         """log(probs) at 1, log(1 - probs) at 0; -inf for what cannot be."""
         self.require((value == 0) | (value == 1), "a value is 0 or 1")
-        value = value.to(self.probs.dtype)
+        value = value.to(from_numpy(promote(self.probs._array.dtype, value._array.dtype)))
         return self._weighted(value, 1 - value)
 
     def entropy(self) -> Tensor:
@@ -180,7 +180,7 @@ class Geometric(_Binary):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """value · log(1 - probs) + log(probs)."""
-        self.require((value >= 0) & (value == value.floor()), "a value is a whole number, not negative")
+        self.require(self.support.check(value), "a value is a whole number, not negative")
         return self._weighted(full_like(value, 1.0), value)
 
     def entropy(self) -> Tensor:
@@ -309,5 +309,5 @@ class Poisson(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """value · log(rate) - rate - log(value!)."""
-        self.require((value >= 0) & (value == value.floor()), "a value is a whole number, not negative")
+        self.require(self.support.check(value), "a value is a whole number, not negative")
         return value.xlogy(self.rate) - self.rate - (value + 1).lgamma()

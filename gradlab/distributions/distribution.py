@@ -178,7 +178,16 @@ class Distribution(Measured):
         raise NotImplementedError(f"{type(self).__name__} has no finite number of values")
 
     def expand(self: D, batch_shape: Any, _instance: Any = None) -> D:
-        """The same distribution with its parameters expanded to that batch shape. _instance: an empty object that becomes it."""
+        """The same distribution with its parameters expanded to that batch shape. _instance: an empty object that becomes it.
+
+        NotImplementedError for a class of one's own that has an `__init__`, but neither an `expand` nor names in `batched`.
+        """
+        if _instance is None:
+            for own in type(self).__mro__:
+                if own.__module__.startswith("gradlab.") or "batched" in vars(own):
+                    break
+                if "__init__" in vars(own):
+                    raise NotImplementedError(f"{type(self).__name__} has an __init__ of its own, and needs an expand of its own, too")
         shape, rank = Size(batch_shape), len(self._batch_shape)
         twin = copy.copy(self) if _instance is None else _instance
         if _instance is not None:

@@ -65,7 +65,7 @@ class FisherSnedecor(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """a log(df1/df2) + (a - 1) log(value) - (a + b) log(1 + value · df1/df2) - log B(a, b) with a = df1/2, b = df2/2."""
-        self.require(value >= 0, "a value is not negative")
+        self.require(self.support.check(value), "a value is above 0")
         a, b, ratio = 0.5 * self.df1, 0.5 * self.df2, self.df1 / self.df2
         return a * ratio.log() + (a - 1).xlogy(value) - (a + b) * (ratio * value).log1p() - log_beta(a, b)
 
@@ -118,7 +118,7 @@ class NegativeBinomial(Odds):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log of the binomial coefficient + total_count · log(1 - probs) + value · log(probs)."""
-        self.require((value >= 0) & (value == value.floor()), "a value is a whole number, not negative")
+        self.require(self.support.check(value), "a value is a whole number, not negative")
         count = self.total_count
         coefficient = (count + value).lgamma() - (1 + value).lgamma() - count.lgamma()
         coefficient = where(count + value == 0, full_like(coefficient, 0.0), coefficient)

@@ -16,6 +16,7 @@ from gradlab.distributions.element_transforms import ExpTransform, SigmoidTransf
 from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.gamma import between, from_tiny
 from gradlab.distributions.transformed import Formulated
+from gradlab.dtype import from_numpy, promote
 from gradlab.nn.functional import binary_cross_entropy_with_logits
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import full_like
@@ -218,7 +219,8 @@ class ContinuousBernoulli(_Binary, ExponentialFamily):
         """value · log(probs) + (1 - value) · log(1 - probs) + the logarithm of the factor."""
         self.require((value >= 0) & (value <= 1), "a value is from 0 to 1")
         logits, value = broadcast(self.logits, value)
-        return self._log_norm() - binary_cross_entropy_with_logits(logits, value.to(logits.dtype), reduction="none")
+        kind = from_numpy(promote(logits._array.dtype, value._array.dtype))
+        return self._log_norm() - binary_cross_entropy_with_logits(logits.to(kind), value.to(kind), reduction="none")
 
     def cdf(self, value: Tensor) -> Tensor:
         """(p^value (1 - p)^(1 - value) + p - 1)/(2p - 1), value - (2p - 1) · value (1 - value) in the middle."""

@@ -343,7 +343,7 @@ def leaky_relu_cpu(x: Any, y: Any, *, slope: float) -> None:
     else:
         np.minimum(x, kind(0), out=y)
         y *= kind(slope)
-        y += np.maximum(x, kind(0))
+        np.copyto(y, x, where=x > 0)  # a sum would make NaN of an infinite slope's 0
 
 
 @spread

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any, NoReturn
 
 from gradlab import dispatch
@@ -102,11 +104,22 @@ class SparseArray:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise Lacking(f"a sparse tensor has no {name}: {WAY_OUT}")
+        raise Lacking(f"{asked_by()}a sparse tensor has no {name}: {WAY_OUT}")
 
     @property
     def size(self) -> int:
         return count(self.shape)
+
+
+def asked_by() -> str:
+    """ "item: " where a method of dense tensors, called through their class, asks what a sparse one has not: the outermost of gradlab's."""
+    found = ""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("gradlab."):
+        name = frame.f_code.co_name
+        found = f"{name}: " if not name.startswith("_") and callable(getattr(Tensor, name, None)) else found
+        frame = frame.f_back
+    return found
 
 
 class SparseBackend:
@@ -121,13 +134,13 @@ class SparseBackend:
         return array.values.device
 
     def to_numpy(self, array: SparseArray) -> Any:
-        raise TypeError(f"a sparse tensor is no NumPy array: {WAY_OUT}")
+        raise TypeError(f"{asked_by()}a sparse tensor is no NumPy array: {WAY_OUT}")
 
     def from_numpy(self, array: Any, device: Device) -> Any:
         raise TypeError(f"a NumPy array is not sparse: use gl.tensor(array).to_sparse() on {device}")
 
     def address(self, array: SparseArray) -> int:
-        raise refusal("the address of elements")
+        raise SparseError(f"{asked_by()}the address of elements is not offered for sparse tensors: {WAY_OUT}")
 
     def copy(self, array: SparseArray) -> SparseArray:
         return SparseArray(array.pattern, array.values.detach().clone(), array.layout)

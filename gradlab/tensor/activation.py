@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import lowered
 from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, as_numpy, needs_floating
+from gradlab.dtype import FLOAT32_MOST, FLOAT64, FLOAT64_MOST, FLOATING, as_numpy, held, needs_floating
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, as_number, normalize_dim
 from gradlab.tensor.common_arguments import into, required
@@ -101,7 +101,9 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """
     if (alpha := as_number(alpha)) == 0:
         raise RuntimeError("celu: alpha cannot be 0")
-    return _elu(input, alpha=float(alpha), scale=1.0, slope=1.0 / alpha)
+    dtype = input._array.dtype
+    most = FLOAT32_MOST if dtype != FLOAT64 else FLOAT64_MOST  # at 0 an infinite slope would be NaN
+    return _elu(input, alpha=held("celu", alpha, dtype), scale=1.0, slope=max(-most, min(1.0 / alpha, most)))
 
 
 @rounds_once

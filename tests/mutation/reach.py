@@ -203,6 +203,15 @@ class Reach:
             keys.append((turn[name], self.seconds[i], i))
         return [self.tests[i] for _, _, i in sorted(keys)]
 
+    def tests_within(self, file: str, first: int, last: int, most: int = 8) -> list[str]:
+        """A few tests of each statement and way inside of a statement, those of the rarest first: of a condition that a thousand tests ask
+        for, it is they that see what it decides."""
+        here = [(i, p) for i, p in enumerate(self.points) if p.file == file and first <= p.line <= last]
+        inside = [i for i, p in here if p.line > first or p.kind == "way"]
+        reached = sorted((np.flatnonzero(self.bits[:, i]) for i in inside), key=len)
+        quick = (sorted(tests, key=lambda i: self.seconds[i])[:most] for tests in reached)
+        return list(dict.fromkeys(self.tests[i] for tests in quick for i in tests))
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--reach-files", default="", help="patterns of files whose statements are marked, with commas between")

@@ -105,7 +105,8 @@ class Tree:
         return self.reaches[room]
 
     def nearest(self, room: str, mutant: Mutant, text: str) -> list[str]:
-        """The tests that reach a mutant's statement; of what runs on import, those of the row that is defined there, too."""
+        """The tests that reach a mutant's statement, those of the rare ways out of it first; of what runs on import, those of the row that
+        is defined there, too."""
         reach = self.reach(room)
         first, last = statement_lines(text, mutant.start)
         found = reach.tests_at(mutant.file, first, first) or reach.tests_at(mutant.file, first, last)
@@ -116,6 +117,7 @@ class Tree:
             marks = [mark for row in rows for mark in (f"[{row}-", f"[{row}]", f"-{row}-", f".{row}]")]
             turns = itertools.zip_longest(found, [t for t in reach.tests if t not in set(found) and any(mark in t for mark in marks)])
             found = [t for pair in turns for t in pair if t]
+        found = list(dict.fromkeys((*reach.tests_within(mutant.file, first, last), *found)))
         if is_default(text, mutant.start):  # which no call reaches that gives the argument
             found = [*(t for t in reach.tests if t.endswith(DEFAULTS)), *found]
         return found or reach.tests_at(mutant.file, 1, len(text))

@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
-from gradlab.dtype import COMPLEX, FLOATING, finfo, needs_floating
+from gradlab.dtype import COMPLEX, FLOATING, finfo, held, needs_floating
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import as_number, normalize_dim
 from gradlab.tensor import activation as top, elementwise
@@ -163,7 +163,8 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """
     if beta == 0:
         raise RuntimeError("softplus: beta cannot be 0")
-    return _softplus(input, beta=float(beta), threshold=float(threshold))
+    dtype = input._array.dtype
+    return _softplus(input, beta=held("softplus", beta, dtype), threshold=held("softplus", threshold, dtype))
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -181,7 +182,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     >>> F.elu(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.6321,  0.0000,  2.0000])
     """
-    return update("elu_", input, elu, alpha) if inplace else _elu(input, alpha=float(alpha), scale=1.0, slope=1.0)
+    return update("elu_", input, elu, alpha) if inplace else _elu(input, alpha=held("elu", alpha, input._array.dtype), scale=1.0, slope=1.0)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -265,7 +266,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     >>> F.leaky_relu(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.0100,  0.0000,  2.0000])
     """
-    slope = float(negative_slope)
+    slope = held("leaky_relu", negative_slope, input._array.dtype)
     return update("leaky_relu_", input, leaky_relu, slope) if inplace else _leaky_relu(input, slope=slope)
 
 
