@@ -85,6 +85,16 @@ def test_gradients_too():
     assert not {v.id for v in graph.outputs} & graph.last  # the gradients of the images and of the weights leave
 
 
+@pytest.mark.parametrize(("name", "pool"), {"avg_pool": lambda y: F.avg_pool2d(y, 2), "max_pool": lambda y: F.max_pool2d(y, 2)}.items())
+def test_so_do_pools_and_their_gradients(name, pool):
+    def function(x, a, b):
+        leaves = [t.detach().requires_grad_() for t in (x, a, b)]
+        return gl.autograd.grad(F.conv2d(pool(F.conv2d(leaves[0], leaves[1])), leaves[2]).square().sum(), leaves)
+
+    found = dict(marked(function, images(2, 3, 16, 16), *KERNELS))
+    assert found[name] and found[f"{name}_backward"]
+
+
 def test_what_enters_or_leaves_stays_and_what_is_added_to_it():
     def function(x, a, b):
         y = F.conv2d(x, a, padding=1)

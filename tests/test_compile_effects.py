@@ -14,7 +14,8 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph import TraceError
+from gradlab.graph import TraceError, trace
+from gradlab.graph.staging.effects import _holds_symbols
 
 from compiled_steps import follows, refused
 
@@ -230,3 +231,12 @@ def test_copies_of_compiled_models_have_weights_of_their_own(make, twin):
     for _ in range(3):
         assert other(x).abs().sum() == 0 and model(x).tolist() == before
     assert pickle.loads(pickle.dumps(doubled)) is doubled
+
+
+def test_what_holds_itself_is_looked_into_so_deep():
+    circle = []
+    circle += [circle, (circle, {"again": circle})]
+    assert not _holds_symbols(circle, 4)
+    found = []
+    trace(lambda x: (found.extend(_holds_symbols([[x]], depth) for depth in (1, 2, 3)), x)[1], gl.ones(1))
+    assert found == [False, True, True]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,22 @@ def test_the_graph_is_a_picture(step):
     assert step.graph.svg().startswith("<svg")
     assert "</svg>" in step.graph.svg()
     assert step.graph.picture().to_mermaid().startswith("flowchart")
+
+
+def test_many_programs_are_told_once(monkeypatch):
+    """When there are more than usual, and when the first has to go."""
+    monkeypatch.setattr("gradlab.graph.calls.compiled.MANY", 2)
+    for module in ("compiled", "runner"):
+        monkeypatch.setattr(f"gradlab.graph.calls.{module}.MOST", 3)
+    step, told = gl.compile(lambda x: x * 2), []
+    for size in range(1, 7):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            step(gl.ones(size)), step(gl.ones(size))
+        told.append([str(w.message) for w in found])
+    assert [len(t) for t in told] == [0, 0, 1, 1, 0, 0] and len(step.programs) == 3
+    assert "has 2 programs already" in told[2][0] and "shape" in told[2][0]
+    assert "has 3 programs, as many as are kept" in told[3][0]
 
 
 def test_stats_count_what_became_of_the_operations(step):

@@ -37,6 +37,13 @@ def passed(name, function, *example):
     return before, after
 
 
+def test_what_is_large_is_computed_in_each_run():
+    """Up to a mebibyte is kept, as its like is computed in no time."""
+    for size, kept in ((1 << 18, True), ((1 << 18) + 1, False), (3 << 17, False)):
+        graph = PASSES["fold_constants"](trace(lambda x, size=size: x + gl.arange(size, dtype=gl.float32).exp(), gl.ones(1)).graph)
+        assert ("exp" not in rows(graph)) == kept, size
+
+
 def test_numbers_go_into_the_kernels_that_use_them():
     before, after = passed("fold_constants", lambda x: x * (gl.full((1,), 3.0) * 2 - 1).expand(4), gl.ones(2, 4))
     assert len(before.calls) > 1

@@ -54,6 +54,12 @@ def test_comparisons_see_the_hint():
     assert unknown("t", 16) < 17 and unknown("n") == N and hash(N) == hash(hint(N))
 
 
+def test_hints_are_primes_apart():
+    """By which numbers that lost their expression are found."""
+    numbers = sorted(hint(unknown(f"one of many {i}")) for i in range(40))
+    assert all(n % d for n in numbers for d in range(2, math.isqrt(n) + 1)) and min(np.diff(numbers)) > 100
+
+
 def test_how_they_look():
     assert str(N) == "n" and repr(N * 4 + 1) == "n*4 + 1" and f"{(N, 784)}" == "(n, 784)" and f"{N // 2}" == "n//2" and f"{N:>3}" == "  n"
     assert str(1 / N) == "1/n" and f"{N:d}" == str(hint(N))

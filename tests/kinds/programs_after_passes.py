@@ -133,6 +133,18 @@ def parts(x: Any, w: Any) -> Any:
     return gl.cat([y[:, :4].relu(), y[:, 4:]], 1), x[:, 2:].contiguous(), gl.stack([x, x]).sum(0)
 
 
+def of_parts(x: Any) -> tuple[Any, ...]:
+    """Gradients that are put together from those of parts: of all of them, and with one of the whole."""
+    def gradient(f: Any) -> Any:
+        y = x.detach().clone().requires_grad_()
+        return gl.autograd.grad(f(y), y)[0]
+
+    def both(y: Any) -> Any:
+        return (y[:2] * 3).sum() + (y[2:] * 5).exp().sum()
+
+    return gradient(both), gradient(lambda y: both(y) + y.sin().sum()), gradient(lambda y: (y[:2] * 3).sum() + y[2:].float().exp().sum())
+
+
 def programs() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     """The programs, made anew."""
     gl.manual_seed(0)
@@ -157,6 +169,13 @@ def programs() -> dict[str, tuple[Any, tuple[Any, ...]]]:
         "rms": steps(nn.Sequential(nn.Linear(4, 8), nn.RMSNorm(8), nn.SiLU(), nn.LayerNorm(8)), gl.rand(3, 4)),
         "groups": steps(nn.Sequential(nn.Conv2d(4, 8, 3), nn.GroupNorm(2, 8), nn.ReLU()), image(4)),
     }  # fmt: skip
+    half = gl.bfloat16
+    found |= {
+        "gradients of parts": (of_parts, (gl.rand(4, 3),)), "gradients of parts, halves": (of_parts, (gl.rand(4, 3).to(half),)),
+        "heads, halves": steps(Heads().to(half), words), "LSTM, halves": steps(nn.LSTM(4, 6).to(half), gl.rand(5, 2, 4).to(half)),
+        "RNN, halves": steps(nn.RNN(4, 6).to(half), gl.rand(5, 2, 4).to(half)),
+        "convolutions, halves": steps(convolutions(nn.AvgPool2d(2), nn.Conv2d(8, 4, 3)).to(half), image().to(half)),
+    }
     return found
 
 

@@ -241,6 +241,17 @@ def test_programs_that_do_not_depend_on_layouts_take_all():
     assert len(step.programs) == 1
 
 
+def test_layouts_of_long_chains_are_found_without_depth():
+    def long(x):
+        for _ in range(1500):
+            x = x * 1.0
+        return x.is_contiguous(), x.stride(), x.t().stride()
+
+    found = []
+    trace(lambda x: (found.append(long(x)), x)[1], gl.ones(2, 3).t())
+    assert found == [(False, (1, 3), (3, 1))]
+
+
 def test_layouts_can_be_read_in_a_trace():
     def look(x):
         y = x * 2
