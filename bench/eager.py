@@ -3,7 +3,8 @@
     env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/eager.py [names] [--sizes large] [--threads 2] [--rounds 5] [--cpu]
 
 Both engines run in turns in one process; each number is gradlab's time over PyTorch's, of the medians of the rounds (with --cpu of
-the least processor times, for a machine that others use as well). Kernels have to lie ready (`gradlab warm`); the table says how many do.
+the least processor times, for a machine that others use as well; not with several threads: PyTorch's spin while they wait). Kernels have
+to lie ready (`gradlab warm`); the table says how many do.
 --steps: the training steps of bench/workloads.py in their place, and a chain of elementwise operations over four million numbers.
 """
 

@@ -166,7 +166,7 @@ template <class T> void losses(char** p, const int64_t* v, int part, int parts) 
       continue;
     }
     Room<T> room(size_t(4 * one.stride));
-    if (!room.at) return no_memory(p);
+    if (room.at == nullptr) return no_memory(p);
     T *const alpha = room.at + EDGE, *const skip = alpha + 2 * one.stride, *const taken = skip + one.stride;
     one.skips(skip);
     const double loss = one.forward(alpha, 0, skip, taken);
@@ -185,7 +185,7 @@ template <class T> void slopes(char** p, const int64_t* v, int part, int parts) 
       continue;
     }
     Room<T> room(size_t((one.steps + 4) * one.stride));
-    if (!room.at) return no_memory(p);
+    if (room.at == nullptr) return no_memory(p);
     T *const beta = room.at + EDGE, *const skip = beta + 2 * one.stride, *const taken = skip + one.stride, *const alpha = taken + one.stride;
     one.skips(skip);
     const bool possible = one.forward(alpha, one.stride, skip, taken) != __builtin_inf();

@@ -92,7 +92,7 @@ template <class T> struct Matrix {
       return true;
     }
     Room<T> minus(size_t((last - first) * wide));
-    if (!minus.at) return false;
+    if (minus.at == nullptr) return false;
     for (int64_t s = first; s < last; ++s)
       for (int64_t c = 0; c < wide; ++c) minus.at[(s - first) * wide + c] = -at[s * n + from + c];
     const Product q = {m - last, wide, last - first, n, 1, wide, 1, n, false, true};
@@ -121,7 +121,7 @@ template <class T> struct Matrix {
 template <class T> void whole(char** p, const int64_t* v, int part, int parts) {
   const Share mine = share(v[0], part, parts);
   Room<int64_t> pivots{size_t(v[1])};
-  if (!pivots.at) return no_memory(p);
+  if (pivots.at == nullptr) return no_memory(p);
   for (int64_t i = mine.first; i < mine.last; ++i) {
     const Matrix<T> one(p, v, i);
     one.begin((const T*)p[3] + i * one.m * one.n);

@@ -76,7 +76,7 @@ template <class T> void solve(char** p, const int64_t* v, int part, int parts) {
   const Share systems = together ? share(batch, part, parts) : Share{0, 1}, columns = together ? Share{0, k} : share(k, part, parts, LINES);
   if (columns.first >= columns.last || systems.first >= systems.last) return;
   Room<T> room(size_t(n * BLOCK));
-  if (!room.at) return no_memory(p);
+  if (room.at == nullptr) return no_memory(p);
   for (int64_t u = systems.first; u < systems.last; ++u) {
     const Triangle<T> one = {(const T*)p[1] + u * apart, n, v[4], v[5], v[6] != 0, v[7] != 0};
     T* const y = (T*)p[0] + u * n * k;
