@@ -58,7 +58,7 @@ inline Whole beside(V low, V high) {
 }
 inline void put(Pair* at, V v) {
   float found[L];
-  store(found, (V)near_bits(v));
+  store(found, v);
   for (int64_t i = 0; i < L / 2; ++i) at[i] = pair_of(found[2 * i], found[2 * i + 1]);
 }
 inline V dot(Whole a, Whole b, V total) {
