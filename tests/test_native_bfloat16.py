@@ -201,8 +201,8 @@ print(compiler.bfloat16(), any("gradlab_product_bfloat16" in s.kernels for s in 
 @pytest.mark.skipif(not compiler.compiles(), reason="no C++ compiler")
 @pytest.mark.parametrize("flag", ["-mno-avx512bf16", "-mno-avx512f", ""])
 def test_without_the_instructions(flag, tmp_path):
-    """A compiler that may not use them makes the same products of others; with GRADLAB_BFLOAT16=0 float32 kernels serve. (Of 32 channels, for
-    which vectors of both widths need the same parts of a file: `needs.py` goes by the processor, whatever the compiler was told.)"""
+    """A compiler that may not use them makes the same products of others; with GRADLAB_BFLOAT16=0 float32 kernels serve. (Of 32 channels,
+    for which vectors of both widths need the same parts of a file: `needs.py` goes by the processor, not by what the compiler was told.)"""
     if flag and (not compiler.bfloat16() or compiler.compiler().is_zig):
         pytest.skip("the processor has none, or the compiler is another one")
     said = {}
