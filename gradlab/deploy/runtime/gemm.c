@@ -7,6 +7,12 @@
 #else
 #define GL_KEEP(v) (void)0
 #endif
+/* With AVX-512 a tile takes two lines of B in each step, more than what fetches ahead by itself brings of weights that are in no near cache. */
+#if GL_LANES == 16
+#define GL_SOON(p) GL_FETCH(p)
+#else
+#define GL_SOON(p) (void)0
+#endif
 
 /* What happens to the result (depth: rows of each panel, of which the first k are used): + bias of its column or row, + another matrix of its layout, then a function of each element. */
 typedef struct { const float *column_bias, *row_bias, *add; int activation; } gl_finish;
@@ -83,6 +89,10 @@ GL_INLINE void gl_tiles(const int rows, const int panels, const gl_product *q, i
           continue;
         }
         gl_v line[4 * GL_PER_PANEL];
+        if (rows > 6) {
+          GL_SOON(b + 128);
+          if (panels > 1) GL_SOON(b + step + 128);
+        }
         GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
           line[v] = GL_LOAD(b + (v / GL_PER_PANEL) * step + (v % GL_PER_PANEL) * GL_LANES);
           if (rows > 1) GL_KEEP(line[v]);
@@ -118,8 +128,11 @@ GL_INLINE void gl_tiles(const int rows, const int panels, const gl_product *q, i
 GL_APART void gl_stack(const gl_product *q, int64_t row, int64_t rows, int64_t count, int64_t column) {
 #define GL_CASE(n) case n: gl_tiles(n, GL_PANELS, q, row, count, column); break;
 #if GL_PANELS == 2
-  if (q->n - column <= 16) {
-    gl_tiles(1, 1, q, row, rows * count, column);
+  if (q->n - column <= 16) { /* a panel alone: so many rows side by side that no sum waits for its last step */
+    const int64_t all = rows * count, most = all - all % 8, more = most + (all - most) / 4 * 4;
+    gl_tiles(8, 1, q, row, most / 8, column);
+    gl_tiles(4, 1, q, row + most, (more - most) / 4, column);
+    gl_tiles(1, 1, q, row + more, all - more, column);
     return;
   }
 #endif
@@ -133,7 +146,7 @@ GL_APART void gl_stack(const gl_product *q, int64_t row, int64_t rows, int64_t c
     GL_CASE(4) GL_CASE(5) GL_CASE(6)
 #endif
 #if GL_ROWS > 6
-    GL_CASE(7) GL_CASE(8) GL_CASE(9) GL_CASE(10) GL_CASE(11) GL_CASE(12)
+    GL_CASE(7) GL_CASE(8) GL_CASE(9) GL_CASE(10) GL_CASE(11)
 #endif
     default: break;
   }
