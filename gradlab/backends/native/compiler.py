@@ -39,7 +39,7 @@ TUNING = {
     **dict.fromkeys(("avg_pool.cpp", "batch_norm.cpp", "cross_entropy.cpp", "max_pool.cpp", "softmax.cpp"), VECTORS),
     **dict.fromkeys(("batch_norm_chained.cpp", "batch_norm_backward_chained.cpp", "conv_behind_pool.cpp"), VECTORS),
     **dict.fromkeys(("depthwise.cpp", "direct.cpp"), VECTORS),
-    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "few_rows.cpp", "gemm.cpp"), BY_HAND),
+    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "few_pixels.cpp", "few_rows.cpp", "gemm.cpp"), BY_HAND),
     **dict.fromkeys(("gemm_bfloat16.cpp", "gemm_double.cpp"), BY_HAND),
     **dict.fromkeys(("lu.cpp", "triangular.cpp"), VECTORS),
     **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp", "movement.cpp", "sequences.cpp"), BY_HAND),

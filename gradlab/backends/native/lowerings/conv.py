@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab.backends.native.lowering import Lowering, TaskSpec, lowers
-from gradlab.backends.native.lowerings import conv_behind_pool, direct, winograd
+from gradlab.backends.native.lowerings import conv_behind_pool, direct, few_pixels, winograd
 from gradlab.backends.native.lowerings.conv_statistics import Made
 from gradlab.backends.native.lowerings.geometry import geometry, images, results
 from gradlab.backends.native.place import ARENA, place_of
@@ -25,6 +25,8 @@ def forward(
     g = geometry(params)
     source, weights, y = images(ctx.place(x)), images(ctx.dense(w)), images(ctx.images(result))
     bias = None if b is None else ctx.dense(b)
+    if not recording and few_pixels.gains(y, weights, g.groups):
+        return few_pixels.correlate(y, source, weights, bias, g, ctx, relu=relu)
     if winograd.gains(source, y, weights.shape[2:], g.stride, g.dilation, g.groups):
         first = -g.padding[0], -g.padding[1]
         return winograd.correlate(y, source, weights, bias, first, ctx, relu=relu, recording=recording, bfloat16=bfloat16)
