@@ -33,7 +33,7 @@ def convolved(x, w, g):
 ])  # fmt: skip
 @pytest.mark.parametrize("last", [False, True])
 def test_against_the_definition(channels, outputs, size, kernel, g, last):
-    """Images in either order, edges, steps, depths that fill no vector; the same bits for one thread and three; a NaN stays in its output."""
+    """Images in either order, edges, steps, depths that fill no vector; one thread and three; a NaN stays in its output."""
     r = np.random.default_rng(channels)
     x = r.normal(size=(size[0], channels, *size[1:])).astype(np.float32)
     w, bias = r.normal(size=(outputs, channels, *kernel)).astype(np.float32), r.normal(size=outputs).astype(np.float32)

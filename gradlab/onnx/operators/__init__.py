@@ -22,6 +22,7 @@ from gradlab.onnx.operators import (
     reductions,
     regions,
     shapes,
+    strings,
     tables,
     transformers,
 )
@@ -31,6 +32,6 @@ def ready() -> int:
     """All operators are registered; their families."""
     families = (
         blocks, classical, contributed, control, conv, decoders, elementwise, extra, forests, fourier, images, indexing, losses, norms,
-        quantized, recurrent, reductions, regions, shapes, tables, transformers,
+        quantized, recurrent, reductions, regions, shapes, strings, tables, transformers,
     )  # fmt: skip
     return len(families)
