@@ -12,6 +12,7 @@ import collections
 import json
 import os
 import sys
+import types
 from pathlib import Path
 
 os.environ["GRADLAB_CUDA"] = "emulated"
@@ -23,6 +24,7 @@ import gradlab as gl
 from gradlab import nn, optim
 from gradlab.testing.dry_gpu import dry
 
+OTHER_UNITS = {"gru": "GRU", "rnn": "RNN"}  # the network of `lstm` with other layers
 NODE = 1.2  # µs of a replay for each node in a row
 FILE = Path(__file__).with_suffix(".json")
 
@@ -37,7 +39,8 @@ def depth(nodes):
 
 def counted(name):
     """The executable of a workload's compiled step after its third call."""
-    model = workloads.network(name, nn, nn.functional, gl.cat).to("cuda")
+    layers, name = {**vars(nn), "LSTM": getattr(nn, OTHER_UNITS.get(name, "LSTM"))}, "lstm" if name in OTHER_UNITS else name
+    model = workloads.network(name, types.SimpleNamespace(**layers), nn.functional, gl.cat).to("cuda")
     x, y = (gl.from_numpy(a).to("cuda") for a in workloads.data(name))
     step = gl.compile(workloads.step_of(name, model, nn.functional, optim, x, y))
     for _ in range(3):
@@ -47,7 +50,7 @@ def counted(name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=workloads.NAMES)
+    parser.add_argument("names", nargs="*", default=[*workloads.NAMES, *OTHER_UNITS])
     parser.add_argument("--kinds", action="store_true", help="what the nodes are")
     parser.add_argument("--write", action="store_true", help=f"keep the numbers in {FILE.name}")
     parser.add_argument("--smoke", action="store_true", help="the same: it takes seconds")

@@ -1,16 +1,16 @@
 // Values written into planes at given indices, which may repeat: [planes, outputs] into [planes, inputs]. Results do not depend on the schedule:
 // atomics only build, in integers, the lists of outputs that each input is given; their numbers decide the order, not their places in the list.
-#include "common.cuh"
+#include "fault.cuh"
 
 namespace gradlab {
 
 // head[input] is the number (from 1) of an output with that index, next[output] that of another one; 0 ends the list. heads are 0 at first.
 __global__ void __launch_bounds__(256) link_outputs(const int64* __restrict__ indices, int* __restrict__ head, int* __restrict__ next,
-                                                    int64 outputs, int64 inputs, int64 count) {
+                                                    FaultWord* fault, int64 site, int64 outputs, int64 inputs, int64 count) {
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
-    const int64 plane = i / outputs, at = indices[i];
-    if (at >= 0 && at < inputs) next[i] = atomicExch(head + plane * inputs + at, static_cast<int>(i - plane * outputs) + 1);
+    const int64 plane = i / outputs, at = checked(indices[i], inputs, false, fault, site);
+    if (at >= 0) next[i] = atomicExch(head + plane * inputs + at, static_cast<int>(i - plane * outputs) + 1);
 }
 
 // One thread for each input adds what it is given, by ascending numbers; as many walks along the list as it has members: few, the windows that
@@ -42,12 +42,12 @@ __global__ void __launch_bounds__(256) add_linked(const S* __restrict__ dy, cons
 }
 
 // head[input] is the number (from 1) of the last output with that index.
-__global__ void __launch_bounds__(256) last_outputs(const int64* __restrict__ indices, int* __restrict__ head, int64 outputs, int64 inputs,
-                                                    int64 count) {
+__global__ void __launch_bounds__(256) last_outputs(const int64* __restrict__ indices, int* __restrict__ head, FaultWord* fault, int64 site,
+                                                    int64 outputs, int64 inputs, int64 count) {
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
-    const int64 plane = i / outputs, at = indices[i];
-    if (at >= 0 && at < inputs) atomicMax(head + plane * inputs + at, static_cast<int>(i - plane * outputs) + 1);
+    const int64 plane = i / outputs, at = checked(indices[i], inputs, false, fault, site);
+    if (at >= 0) atomicMax(head + plane * inputs + at, static_cast<int>(i - plane * outputs) + 1);
 }
 
 template <class Word>

@@ -1,4 +1,5 @@
 // Pooling over windows, and reading planes at the indices of maxima.
+#include "fault.cuh"
 #include "windows.cuh"
 
 namespace gradlab {
@@ -134,12 +135,11 @@ __global__ void __launch_bounds__(256, 4) avg_pool_backward(const S* __restrict_
 
 template <class Word>
 __global__ void __launch_bounds__(256) plane_gather(const Word* __restrict__ x, const int64* __restrict__ indices, Word* __restrict__ y,
-                                                    int64 outputs, int64 plane, int64 count) {
+                                                    FaultWord* fault, int64 site, int64 outputs, int64 plane, int64 count) {
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
-    int64 at = indices[i];
-    at = at < 0 ? 0 : at >= plane ? plane - 1 : at;
-    y[i] = x[i / outputs * plane + at];
+    const int64 at = checked(indices[i], plane, false, fault, site);
+    y[i] = at < 0 ? Word(0) : x[i / outputs * plane + at];
 }
 
 }  // namespace gradlab

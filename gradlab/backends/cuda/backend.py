@@ -147,10 +147,10 @@ class CudaBackend:
         """What computes c = a @ b (matrices) and the sums of a's rows in one launch, for these arrays; None where that cannot be."""
         return product_with_sums(self.work, a, b, c, sums) if c.dtype in FLOATING else None
 
-    def takes_steps(self, device: Device, dtype: np.dtype[Any], batch: int, units: int) -> bool:
-        """Whether one launch does all steps of so many sequences through a layer of so many LSTM units."""
+    def takes_steps(self, device: Device, unit: str, dtype: np.dtype[Any], batch: int, units: int) -> bool:
+        """Whether one launch does all steps of so many sequences through a layer of so many units of a kind (`launch.recurrent.UNITS`)."""
         index = self.driver.current_device() if device.index is None else device.index
-        return launch.recurrent.form_of(self.driver.capability(index), dtype, batch, units) is not None
+        return launch.recurrent.form_of(self.driver.capability(index), unit, dtype, batch, units) is not None
 
     def warm(self) -> None:
         """Make what products on the current device and stream need, before a capture."""

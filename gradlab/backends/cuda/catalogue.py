@@ -117,7 +117,7 @@ SPECIAL |= {f"{_file} convolve_planes": launch.conv.instances(_file == "conv_ten
 SPECIAL[f"{launch.conv.RING} convolve_ahead"] = launch.conv.ring_instances()
 SPECIAL |= {
     f"{_file} {_name}{_way}": launch.recurrent.instances()
-    for _file, _name in ((launch.recurrent.ALONE, "lstm_steps"), (launch.recurrent.CLUSTER, "lstm_cluster"))
+    for _file, _name in ((launch.recurrent.ALONE, "recurrent_steps"), (launch.recurrent.CLUSTER, "recurrent_cluster"))
     for _way in ("", "_backward")
 }
 TENSOR, TILED = ("attention_tensor.cu", "conv_tensor.cu", launch.conv.RING), ("attention.cu", "conv_tile.cu")

@@ -73,6 +73,11 @@ class Faults:
 
         return self.sites((name, shape, dims), *map(site, dims))
 
+    def plane(self, name: str, size: int) -> int:
+        """The site for indices into planes of so many elements."""
+        text = f"{name}: indices must lie within a plane of {size} elements, found"
+        return self.sites((name, size), Site(RuntimeError, lambda i: f"{text} {i}"))
+
     def values(self, *texts: str) -> int:
         """Sites for values that an operation does not take."""
 

@@ -106,14 +106,14 @@ def index_backward(work: Work, inputs: list[Any], outputs: list[Any], params: di
 
 
 def _accumulate(work: Work, name: str, x: Any, at: Any, value: Any, y: Any, dims: tuple[int, ...], wrap: bool) -> None:
+    shape, rank = y.shape, len(y.shape)
+    places = _places(work, name, at, shape, dims, wrap)  # a wrong index is an error also where there is nothing to add
     if not y.size:
         return
-    shape, rank = y.shape, len(y.shape)
     sizes = tuple(shape[d] for d in dims)
     order = _front(dims, rank)
     targets, width = count(sizes), count(shape) // count(sizes)
     rows = work.contiguous(value.transpose(_rows_order(len(at.shape) - 1, len(value.shape), dims)))
-    places = _places(work, name, at, shape, dims, wrap)
     straight = order == tuple(range(rank))
     old = None if x is None else work.contiguous(x if straight else x.transpose(order))
     total = y if straight else work.empty(tuple(shape[d] for d in order), y.dtype)
@@ -127,10 +127,11 @@ def index_put(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
     if params["accumulate"]:
         _accumulate(work, "index_put", x, at, value, y, dims, params["wrap"])
         return
-    if not value.size:
+    shape, rank = y.shape, len(y.shape)
+    places = _places(work, "index_put", at, shape, dims, params["wrap"])
+    if not value.size or not y.size:
         work.copy(y, x)
         return
-    shape, rank = y.shape, len(y.shape)
     sizes = tuple(shape[d] for d in dims)
     order = _front(dims, rank)
     straight = order == tuple(range(rank))
@@ -138,7 +139,6 @@ def index_put(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
     work.copy(total, x if straight else x.transpose(order))
     targets, width = count(sizes), count(shape) // count(sizes)
     rows = work.contiguous(value.transpose(_rows_order(len(at.shape) - 1, len(value.shape), dims)))
-    places = _places(work, "index_put", at, shape, dims, params["wrap"])
     if places.size > FEW and segments.fits(places.size, targets):
         segments.put(work, total, places, rows, targets)
     else:
@@ -150,7 +150,9 @@ def index_put(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
 
 def embedding(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (weight, at), (y,) = inputs, outputs
-    if y.size:
+    if not y.size:  # as in `index`
+        _places(work, "embedding", at.reshape((1, -1 if at.size else 0)), weight.shape, (0,), False)
+    else:
         rows, width = weight.shape
         site = work.faults.index("embedding", weight.shape, (0,))
         _take(work, work.contiguous(weight), work.contiguous(at), y, rows, width, site)

@@ -23,20 +23,26 @@ def _sizes(source: Any, y: Any) -> tuple[int, int]:
 
 def max_unpool(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     """Where an index repeats the last one wins."""
+    _last_ones(work, "max_unpool", inputs, outputs)
+
+
+def _last_ones(work: Work, name: str, inputs: list[Any], outputs: list[Any]) -> None:
     source, indices = map(work.contiguous, inputs)
     (y,) = outputs
     if not y.size:
         return
     sizes = _sizes(source, y)
     head = work.zeros((y.size,), INT32)
-    work.each(work.kernel("planes.cu", "last_outputs"), source.size, indices, head, *sizes)
+    site, record = work.faults.plane(name, sizes[1]), work.faults.record
+    work.each(work.kernel("planes.cu", "last_outputs"), source.size, indices, head, record, site, *sizes)
     work.each(work.kernel("planes.cu", "take_last", word(y)), y.size, source, head, y, *sizes)
+    work.faults.check()
 
 
 def max_pool_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     """What has one index is added by ascending places; where windows do not overlap no index repeats."""
     if not params["overlap"]:
-        max_unpool(work, inputs, outputs, params)
+        _last_ones(work, "max_pool_backward", inputs, outputs)
         return
     source, indices = map(work.contiguous, inputs)
     (y,) = outputs
@@ -44,8 +50,10 @@ def max_pool_backward(work: Work, inputs: list[Any], outputs: list[Any], params:
         return
     sizes = _sizes(source, y)
     head, following = work.zeros((y.size,), INT32), work.empty((max(source.size, 1),), INT32)
-    work.each(work.kernel("planes.cu", "link_outputs"), source.size, indices, head, following, *sizes)
+    site, record = work.faults.plane("max_pool_backward", sizes[1]), work.faults.record
+    work.each(work.kernel("planes.cu", "link_outputs"), source.size, indices, head, following, record, site, *sizes)
     work.each(work.kernel("planes.cu", "add_linked", y.dtype), y.size, source, head, following, y, *sizes)
+    work.faults.check()
 
 
 def takes(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:

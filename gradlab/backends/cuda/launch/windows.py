@@ -96,8 +96,10 @@ def avg_pool_backward(work: Work, inputs: list[Any], outputs: list[Any], params:
 
 def plane_gather(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x, indices), (y,) = inputs, outputs
-    function = work.kernel("pool.cu", "plane_gather", word(y))
-    work.each(function, y.size, work.contiguous(x), work.contiguous(indices), y, count(y.shape[2:]), count(x.shape[2:]))
+    function, sizes = work.kernel("pool.cu", "plane_gather", word(y)), (count(y.shape[2:]), count(x.shape[2:]))
+    site = work.faults.plane("max_pool_gather", sizes[1])
+    work.each(function, y.size, work.contiguous(x), work.contiguous(indices), y, work.faults.record, site, *sizes)
+    work.faults.check()
 
 
 # ---------------------------------------------------------------- windows as columns

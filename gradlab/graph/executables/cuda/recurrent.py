@@ -1,21 +1,36 @@
-"""What computes all steps of a layer of LSTM units on a GPU, in one launch."""
+"""What computes all steps of a layer of recurrent units on a GPU, in one launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from gradlab import dispatch
 from gradlab.backends.cuda.launch.recurrent import form_of, steps_backward, steps_forward
 from gradlab.backends.cuda.launch_context import Work
-from gradlab.graph.passes.step_rows import OWN as OWN, lstm_steps
+from gradlab.graph.ir.graph import Call
+from gradlab.graph.passes.join_steps import Joining
+from gradlab.graph.passes.step_rows import OWN as OWN, ROWS, arranged
 from gradlab.op import Op
+
+
+def refused(device: Any, calls: Sequence[Call], ends: set[int]) -> list[str]:
+    """Which steps that follow one another are no such row, and why, for people."""
+    backend: Any = dispatch.backend_for(device)
+    joining = Joining(calls, ends, (), partial(backend.takes_steps, device))
+    joining.joined()
+    return joining.refused
 
 
 def launch(work: Work, op: Op, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> Callable[[], None]:
     """What computes one of `OWN`."""
-    weight, (batch, units) = (inputs[2], inputs[3].shape) if op is lstm_steps else (inputs[7], inputs[0].shape)
-    form = form_of(work.driver.capability(work.driver.current_device()), weight.dtype, batch, units)
+    unit = params["unit"]
+    forward = op is ROWS[unit][0]
+    given = {} if forward else arranged(unit, inputs)
+    weight, (batch, units) = (inputs[2], inputs[3].shape) if forward else (given["weight"][0], inputs[0].shape)
+    form = form_of(work.driver.capability(work.driver.current_device()), unit, weight.dtype, batch, units)
     assert form is not None  # as when the steps were joined
-    if op is lstm_steps:
+    if forward:
         return lambda: steps_forward(work, form, inputs, outputs, params["backwards"])
-    return lambda: steps_backward(work, form, inputs, outputs, params["backwards"], params["slope"])
+    return lambda: steps_backward(work, form, given, outputs, params["backwards"], params["slope"])

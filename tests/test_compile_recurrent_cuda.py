@@ -1,4 +1,4 @@
-"""Layers of LSTM units in compiled programs on the (emulated) GPU: all steps in one launch where there can be, and the CPU's results."""
+"""Layers of recurrent units in compiled programs on the (emulated) GPU: all steps in one launch where it can be, the CPU's results."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,9 @@ from test_compile_cuda import executable
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.graph.passes.join_steps import LARGE
 
+ROWS = {"LSTM": "lstm_steps", "GRU": "gru_steps", "RNN": "rnn_steps", "relu": "rnn_steps"}
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12, "float16": 4e-3, "bfloat16": 3e-2}
 
 
@@ -16,25 +18,28 @@ def few_texts(cuda, monkeypatch):
     monkeypatch.setenv("GRADLAB_MEGA", "0")
 
 
-def problem(device, dtype="float32", steps=3, batch=5, inputs=3, units=6, given=False, last=False, seed=0, **options):
-    """A function that takes x and two states to a loss, results and gradients, and its arguments."""
+def problem(device, kind="LSTM", dtype="float32", steps=3, batch=5, inputs=3, units=6, given=False, last=False, seed=0, **options):
+    """A function that takes x and two states to a loss, results and gradients, and its arguments. kind: a layer, "relu" for RNN of that."""
     gl.manual_seed(seed)
-    rng, kind = np.random.default_rng(seed), getattr(gl, dtype)
-    net = nn.LSTM(inputs, units, **options).to(kind).to(device)
+    rng, type_ = np.random.default_rng(seed), getattr(gl, dtype)
+    options |= {"nonlinearity": "relu"} if kind == "relu" else {}
+    net = getattr(nn, "RNN" if kind == "relu" else kind)(inputs, units, **options).to(type_).to(device)
     ways = net.num_layers * (2 if net.bidirectional else 1)
     shape = (batch, steps, inputs) if net.batch_first else (steps, batch, inputs)
     size = net.proj_size or units
     shapes = shape, (ways, batch, size), (ways, batch, units), (size * (2 if net.bidirectional else 1),)
-    x, h, c, w = (gl.tensor(rng.normal(size=s), dtype=kind, device=device) for s in shapes)
+    x, h, c, w = (gl.tensor(rng.normal(size=s), dtype=type_, device=device) for s in shapes)
     for t in (x, h, c):
         t.requires_grad_()
 
     def step(x, h, c):
-        y, (h_n, c_n) = net(x, (h, c)) if given else net(x)
+        states = (h, c) if kind == "LSTM" else h
+        y, final = net(x, states) if given else net(x)
+        h_n, c_n = final if kind == "LSTM" else (final, final)
         loss = (y[-1] * w).sum() if last else (y.square() * w).sum()
         if given:
             loss = loss + h_n.square().sum() + c_n.sin().sum()
-        wanted = [x, *([h, c] if given else []), *net.parameters()]
+        wanted = [x, *([] if not given else [h, c] if kind == "LSTM" else [h]), *net.parameters()]
         return loss.detach(), y.detach(), h_n.detach(), c_n.detach(), *gl.autograd.grad(loss, wanted)
 
     return step, (x, h, c)
@@ -47,8 +52,9 @@ def compared(joined, **options):
     for _ in range(3):
         found = run(*arguments)
     names = [c.op.name for c in executable(run).line.calls]
-    assert (names.count("lstm_steps"), names.count("lstm_steps_backward")) == (joined, joined)
-    assert not joined or not {"lstm_cell", "lstm_cell_backward"} & set(names)
+    row = ROWS[options.get("kind", "LSTM")]
+    assert (names.count(row), names.count(f"{row}_backward")) == (joined, joined)
+    assert not joined or not {f"{of}{way}" for of in ("lstm_cell", "gru_cell", "tanh", "relu") for way in ("", "_backward")} & set(names)
     assert executable(run).why == ""
     step, arguments = problem("cpu", **options)
     for a, b in zip(found, step(*arguments), strict=True):
@@ -56,8 +62,9 @@ def compared(joined, **options):
         np.testing.assert_allclose(a, b, atol=TOLERANCE[options.get("dtype", "float32")] * max(np.abs(b).max(), 1e-3), rtol=0)
 
 
-def test_a_layer_with_states():
-    compared(1, given=True)
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_layer_with_states(kind):
+    compared(1, kind=kind, given=True)
 
 
 @pytest.mark.slow
@@ -66,22 +73,42 @@ def test_a_layer_with_states():
     {"units": 66, "steps": 2}, {"batch": 1}, {"batch": 65, "units": 9}, {"steps": 7, "units": 70},
     {"num_layers": 3, "bidirectional": True},
 ], ids=str)  # fmt: skip
-def test_layers(options):
-    compared(options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1), **options)
+@pytest.mark.parametrize("kind", ROWS)
+def test_layers(kind, options):
+    compared(options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1), kind=kind, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("given", [False, True])
-def test_types(dtype, given):
-    compared(1, dtype=dtype, given=given)
-    compared(1, dtype=dtype, given=given, units=67, bias=False)
+@pytest.mark.parametrize("kind", ROWS)
+def test_types(kind, dtype, given):
+    compared(1, kind=kind, dtype=dtype, given=given)
+    compared(1, kind=kind, dtype=dtype, given=given, units=67, bias=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"steps": 1}, {"proj_size": 4, "given": True}, {"units": 330, "steps": 2}], ids=str)
+@pytest.mark.parametrize("options", [
+    {"steps": 1}, {"proj_size": 4, "given": True}, {"units": 330, "steps": 2}, {"kind": "GRU", "steps": 1}, {"kind": "RNN", "steps": 1},
+    {"kind": "GRU", "units": 390, "steps": 2},
+], ids=str)  # fmt: skip
 def test_layers_that_go_step_by_step(options):
     compared(0, **options)
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_the_program_says_why_steps_go_one_by_one(kind):
+    step, arguments = problem("cuda", kind=kind, steps=2)
+    run = gl.compile(step)
+    for _ in range(2):
+        run(*arguments)
+    assert not any("one by one" in text for text in run.stats().epilogues)
+    step, arguments = problem("cuda", kind=kind, steps=2, batch=2200)  # more sequences than a launch is better for
+    run = gl.compile(step)
+    for _ in range(2):
+        run(*arguments)
+    found = [text for text in run.stats().epilogues if "one by one" in text]
+    assert found and all(text.startswith("2 steps of ") and text.endswith(LARGE) for text in found)
 
 
 @pytest.mark.slow

@@ -1,0 +1,22 @@
+// All time steps of a layer of recurrent units, Rows sequences by each block: see recurrent_steps.cuh.
+#include "recurrent_steps.cuh"
+
+namespace gradlab {
+
+template <class S, int Unit, int Rows>
+__global__ void __launch_bounds__(256, 1)
+    recurrent_steps(const S* gates, const S* weight, const typename Compute<S>::type* first, const typename Compute<S>::type* begun,
+           S* hidden, typename Compute<S>::type* values, typename Compute<S>::type* acts, Steps p) {
+    forward_steps<Unit, 1, Rows, S>(gates, weight, first, begun, hidden, values, acts, p);
+}
+
+template <class S, int Unit, int Rows>
+__global__ void __launch_bounds__(256, 1)
+    recurrent_steps_backward(const S* slopes, const typename Compute<S>::type* first, const typename Compute<S>::type* arrived,
+                    const typename Compute<S>::type* acts, const typename Compute<S>::type* values, const S* states,
+                    const typename Compute<S>::type* begun, const S* weight, typename Compute<S>::type* dgates,
+                    typename Compute<S>::type* down, typename Compute<S>::type* carried, Steps p) {
+    backward_steps<Unit, 1, Rows, S>(slopes, first, arrived, acts, values, states, begun, weight, dgates, down, carried, p);
+}
+
+}  // namespace gradlab
