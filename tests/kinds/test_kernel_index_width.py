@@ -63,7 +63,8 @@ REVIEWED: dict[str, dict[str, str]] = {
     "integer_windows.h": {r"from\[.*\] \* factor": "of two bytes"},
     "loss.cu": {r"line \* n|static_cast<unsigned>\(outer\) \* static_cast<unsigned>\(classes\)": PART},
     "recurrent_steps.cuh": {
-        r"\(my\.row \+ r\) \* p\.first_row": "the fields are int64", r".*\b[ig] \* [ig]|d\.at\[.\] \* v\.at\[.\]": "gates, no numbers of them",
+        r"\(my\.row \+ r\) \* p\.first_row": "the fields are int64",
+        r".*\b[ig] \* [ig]|d\.at\[.\] \* v\.at\[.\]": "gates, no numbers of them",
         r"2 \* senders \* U|.* \* (most|U|H|Rows|my\.sequences|my\.threads|my\.slices)": "sizes of what lies in shared memory",
     },
     "norm.cu": {r"Lanes \* Items": TILE, r"blockIdx\.y \* 2": "at most 256 parts"},
