@@ -194,3 +194,19 @@ def test_tensors_of_pytorch_are_data_where_classes_are_asked():
     gl.add(gl.ones(2).as_subclass(Named), 1)
     for made in (gl.from_dlpack(torch.ones(2)), gl.as_tensor(torch.ones(2)), gl.asarray(torch.nn.Parameter(torch.ones(2)).detach())):
         assert made.tolist() == [1.0, 1.0]
+
+
+EINSUM = """
+class Told(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        print(len(args))
+        return super().__torch_function__(func, types, args, kwargs or {})
+s = torch.ones(2, 2).as_subclass(Told)
+print(type(torch.einsum("ij,jk->ik", [s, s])).__name__, type(torch.einsum("ij,jk->ik", s, s)).__name__)
+"""
+
+
+@pytest.mark.parametrize("engine", HERE)
+def test_einsum_tells_its_operands_one_by_one(engine):
+    assert run(engine, EINSUM) == ["3", "3", "Told", "Told"]

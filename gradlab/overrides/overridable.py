@@ -81,6 +81,15 @@ def standing(module: str, name: str) -> Any:
     return next((function for function in found if function == plain), plain)
 
 
+class Einsum(Overridable):
+    """`einsum`, of which a class is told the operands one by one, also where they are given in a list, as in PyTorch."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 2 and type(args[1]) in (list, tuple):
+            args = (args[0], *args[1])
+        return super().__call__(*args, **kwargs)
+
+
 class Operator(Overridable):
     """A method with two underscores. It equals no other: Python asks a subclass's first only where it is not that of the base."""
 
@@ -103,7 +112,7 @@ def places() -> dict[ModuleType, dict[str, Overridable]]:
             ours = isinstance(value, FunctionType) and value.__module__.startswith(_OWN)
             ours = ours and not name.startswith("_") and name not in _SETTINGS and (listed is None or name in listed)
             if ours and value.__module__ != "gradlab.tensor.missing_names":
-                table[name] = made.setdefault(value, Overridable(value))
+                table[name] = made.setdefault(value, (Einsum if name == "einsum" else Overridable)(value))
     return found
 
 
