@@ -58,7 +58,7 @@ ROOMS = {
             compile_epilogues compile_families compile_guards compile_halves compile_holding compile_memory compile_numpy compile_places
             compile_statistics compile_stats compile_stranger compile_twice trace_training control_flow* graph_* residual* session*
             unknown_sizes texts kinds/written_state pass_join_messages compile_channels_last compile_conv compile_mega residual_layers
-            overlap_cats kinds/trace_layouts kinds/programs_after_passes kinds/other_memory_in_programs amp_compile
+            overlap_cats kinds/trace_layouts kinds/programs_after_passes kinds/shared_arguments amp_compile
         """),
     ),
     "guards": Room(
