@@ -163,12 +163,16 @@ def here(folder, monkeypatch):
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     known = set(sys.modules)
-    files = sorted(p.name for p in folder.iterdir())
+
+    def files():
+        return sorted(p.name for p in folder.iterdir() if p.name not in ("__pycache__", "runs"))
+
+    before = files()
     yield
     for name in ("m", "broken", "lacking", "raising"):
         if name not in known:
             sys.modules.pop(name, None)
-    assert sorted(p.name for p in folder.iterdir() if p.name not in ("__pycache__", "runs")) == files  # nothing is left behind
+    assert files() == before  # nothing is left behind
     shutil.rmtree(folder / "runs", ignore_errors=True)
 
 

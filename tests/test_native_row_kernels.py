@@ -148,3 +148,13 @@ def test_a_gradient_that_is_another_shape_of_an_array_is_taken():
         x.grad.add_(1)
         assert x.grad.tolist() == [4.0] * 6
     assert kept[0].tolist() == [3.0] * 6
+
+
+@pytest.mark.parametrize("shape", [(70001,), (3, 70001), (70001, 3)])
+def test_products_of_numbers_near_one_keep_their_digits(shape):
+    """Half of them lie halfway between two float32 numbers, and totals in float32 would be rounded the same way each time."""
+    x = (1 + np.random.default_rng(len(shape)).normal(size=shape) / 70001).astype("f")
+    dim = shape.index(70001)
+    for program in (lambda t: t.prod(dim), gl.compile(lambda t: t.prod(dim))):
+        np.testing.assert_allclose(program(gl.from_numpy(x)).numpy(), x.astype("d").prod(dim), rtol=2e-7)
+    assert "prod" in used()

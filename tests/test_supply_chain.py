@@ -115,7 +115,7 @@ def test_importing_starts_nothing_and_asks_nobody(tmp_path):
     others = ["numpy", "ml_dtypes", "safetensors.numpy", "tqdm.auto", "onnx", "onnxruntime", "PIL.Image", "sklearn", "scipy.fft", "pandas"]
     others += ["IPython", "matplotlib"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "GRADLAB_CACHE": str(tmp_path / "cache")}
-    program = [sys.executable, "-W", "ignore", "-c", IMPORTS, *others]
+    program = [sys.executable, "-B", "-W", "ignore", "-c", IMPORTS, *others]  # byte code that is kept is Python's own
     done = subprocess.run(program, capture_output=True, text=True, env=environment, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     count, seen = json.loads(done.stdout.splitlines()[-1])

@@ -5,6 +5,7 @@ In exported programs, on a GPU and for gradients of gradients it is composed of 
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,6 +92,7 @@ def ctc_loss(
         log_probs = log_probs.unsqueeze(1)
         targets = targets.reshape(1, -1)
     _, batch, classes = log_probs.shape
+    blank = index(blank)
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss: blank {blank} is none of the {classes} classes")
     inputs, labels = _lengths("input_lengths", input_lengths, batch), _lengths("target_lengths", target_lengths, batch)
