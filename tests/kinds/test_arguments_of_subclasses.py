@@ -46,7 +46,7 @@ def instances(value, of):
 
 
 def calls(of):
-    for call in CALLS:
+    for call in (call for call in CALLS if call.number == 0):
         for place in range(len(call.arguments)):
             given, options = call.tensors()
             for changed in instances(given[place], of):

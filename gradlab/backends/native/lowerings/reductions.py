@@ -105,7 +105,7 @@ def text_of(
 ) -> str:  # fmt: skip
     """The kernel of a reduction. whole: not one in pieces. numbers: what is reduced, where that is known."""
     made = kind if whole else total
-    # Of factors near 1 half the products lie halfway between two float32, and all are rounded the same way: 70,000 of them lose three digits.
+    # Of factors near 1 half the products lie halfway between two float32, all rounded the same way: 70,000 of them lose three digits.
     part = total if name == "prod" else kind
     mean = "true" if name == "mean" and whole else "false"
     known = [f"static constexpr Reduced @K_q = {{{', '.join(map(str, numbers))}}};"] if numbers else []
