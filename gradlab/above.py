@@ -8,6 +8,7 @@ from typing import Any
 
 HOOKS = {  # "package.module" or "package.module:name"
     "kernels of eager code": "gradlab.backends.native.eager",  # rows on NumPy arrays, as machine code
+    "product by one thread": "gradlab.backends.openblas:product_by_one_thread",  # of two matrices, by NumPy's BLAS
     "table in a notebook": "gradlab.viz.html_table:of_module",  # Module._repr_html_
     "slopes of grid_sample": "gradlab.nn.functional.grid:slopes",  # the row's gradient, also where it is differentiated
     "slopes of ctc_loss": "gradlab.nn.functional.ctc:slopes",  # likewise

@@ -6,6 +6,7 @@ by the recording of operations and by creation functions; nobody else needs it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
@@ -91,6 +92,22 @@ def kernels() -> Any:
     if not _kernels:
         _kernels.append(above("kernels of eager code"))
     return _kernels[0]
+
+
+beside_kernels = [False]  # whether kernels compute with threads of their own, which BLAS's are not to stand in the way of
+SHORT, LONG = 1 << 18, 1 << 27  # multiplications: from which on OpenBLAS wakes its other threads, and from which on they are worth it
+
+
+def product(x: Any, y: Any, out: Any = None) -> Any:
+    """x @ y, two matrices of NumPy's, by its BLAS."""
+    if beside_kernels[0] and SHORT < x.size * y.shape[-1] < LONG:
+        return _by_one_thread()(x, y, out)
+    return x.dot(y, out)
+
+
+@functools.cache
+def _by_one_thread() -> Any:
+    return above("product by one thread")
 
 
 def register(array_type: type, backend: Backend) -> None:

@@ -19,7 +19,7 @@ from gradlab.autograd.general import apply, refresh, wrap
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, next_sequence
 from gradlab.autograd.recall import BOTH, LEFT, ONE, OTHER, RIGHT, Broadcasts, Loops, rounds_once, scalar
-from gradlab.dispatch import by_kernel
+from gradlab.dispatch import by_kernel, product
 from gradlab.dtype import BOOL, EXACT, FLOAT32, FLOAT64
 from gradlab.op import NEVER, Op
 from gradlab.quiet import quietly, run
@@ -30,6 +30,7 @@ Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt
 new = object.__new__
 getframe = sys._getframe
 dot = ndarray.dot
+FEW = 1 << 10  # elements of two matrices whose product BLAS makes by one thread anyway
 
 
 def laid(out: Any, *operands: Any) -> Any:
@@ -346,7 +347,8 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
             large = x.size >= op.pays <= y.size and x.shape[1] == y.shape[0]
             out = (by_kernel(op, (x, y), {}) if large else None)
             if out is None:
-                out = run(dot, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
+                # The method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more.
+                out = run(dot, x, y) if x.size + y.size < FEW else run(product, x, y)
         except (ValueError, RuntimeError):  # sizes that do not fit; another thread is in there
             return batched(a, b)
         t = new(Tensor)

@@ -17,7 +17,7 @@ from gradlab.autograd.general import apply, record, refresh, wrap
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, next_sequence
 from gradlab.autograd.recall import KEPT_SHAPES, UNASKED, UNUSUAL, Inferred, infer, machine, scalar
-from gradlab.dispatch import recalling, remembered
+from gradlab.dispatch import product, recalling, remembered
 from gradlab.dtype import FLOAT32, FLOAT64, INEXACT
 from gradlab.kernel import Library
 from gradlab.op import Op
@@ -309,7 +309,7 @@ def fully_connected(op: Op) -> Callable[..., Any]:
             if t is not None and t._meta is not None:
                 refresh(t)
         try:
-            out = run(ndarray.dot, a._array, w._array.T)
+            out = run(product, a._array, w._array.T)
             if b is not None:
                 run(add, out, b._array, out)
         except (ValueError, RuntimeError):  # sizes that do not fit; another thread is in there

@@ -35,6 +35,18 @@ def thread_count() -> tuple[Callable[[], int], Callable[[int], None]] | None:
     return get, put
 
 
+def product_by_one_thread(x: Any, y: Any, out: Any = None) -> Any:
+    """x @ y by the calling thread alone. The others would spin for 25 ms after it, on the processors that threads of kernels need then."""
+    library = thread_count()
+    if library is None or (threads := library[0]()) == 1:  # or another thread has set it for a moment
+        return x.dot(y, out)
+    library[1](1)
+    try:
+        return x.dot(y, out)
+    finally:
+        library[1](threads)
+
+
 @functools.cache
 def scaled_sum(dtype: np.dtype[Any]) -> Scaled | None:
     """The function y = a·x + b·y of (a, x, b, y) for contiguous arrays of that dtype; None where there is none."""

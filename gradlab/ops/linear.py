@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.dispatch import product
 from gradlab.kernel import Gemm
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec, count
@@ -24,7 +25,7 @@ def linear_cpu(x: Any, w: Any, b: Any, y: Any) -> None:
     out = y
     if x.ndim != 2:
         x, out = x.reshape(count(x.shape[:-1]), x.shape[-1]), y.reshape(count(y.shape[:-1]), y.shape[-1])
-    x.dot(w.T, out)
+    product(x, w.T, out)
     if b is not None:
         out += b
 

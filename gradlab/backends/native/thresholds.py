@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from gradlab import dispatch
 from gradlab.kernel import Elementwise, is_dear
 from gradlab.op import NEVER, Op
 
@@ -66,6 +67,7 @@ def attach(rows: Iterable[Op]) -> None:
     for op in rows:
         attached[op.name] = op
         op.pays = threshold(op) if on else NEVER
+    dispatch.beside_kernels[0] = on
 
 
 attached: dict[str, Op] = {}
@@ -93,3 +95,4 @@ def switch_off() -> None:
     """Let NumPy compute from here on: nothing lies ready, or a run that is gone on with began so."""
     for op in attached.values():
         op.pays = NEVER
+    dispatch.beside_kernels[0] = False
