@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache, reduce, update_wrapper
 from importlib import import_module
-from inspect import CO_VARARGS, CO_VARKEYWORDS
+from inspect import signature
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -35,6 +35,12 @@ _SETTINGS = frozenset({"is_tensor", "printoptions", "set_printoptions", "set_def
 # What PyTorch has in Python, of public functions that ask: here they were imported by name, and are replaced where they stand.
 _ROOMS = ("gradlab.distributions.", "gradlab.nn.modules.", "gradlab.nn.utils.")
 _LAYERS = (("RNNBase", "_run"), ("RNNCellBase", "forward"))  # of `gradlab.nn.modules.recurrent` and `cells`: one function in PyTorch
+_NO_TENSORS = frozenset({  # names of arguments that are none, or that are only written to
+    "axis", "chunks", "copy", "correction", "decimals", "descending", "device", "diagonal", "dim", "dim0", "dim1", "dim2", "dimension",
+    "dims", "dtype", "high", "implicit", "inplace", "k", "keepdim", "keepdims", "largest", "low", "memo", "memory_format", "more",
+    "non_blocking", "offset", "order", "out", "p", "protocol", "requires_grad", "rounding_mode", "shape", "size", "sorted", "split_size",
+    "stable", "step", "unbiased",
+})  # fmt: skip
 _counted = 0  # modes that are on, in all threads
 _classes = False  # whether a class of tensors that answers was defined
 
@@ -139,8 +145,7 @@ def given() -> dict[str, Any]:
 
 
 def _takes_more(function: FunctionType) -> bool:
-    code = function.__code__
-    return code.co_argcount + code.co_kwonlyargcount > 1 or bool(code.co_flags & (CO_VARARGS | CO_VARKEYWORDS))
+    return bool(set(list(signature(function).parameters)[1:]) - _NO_TENSORS)
 
 
 @cache
