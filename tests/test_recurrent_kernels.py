@@ -16,7 +16,7 @@ from gradlab.graph.passes.step_rows import ROWS, TAKEN, arranged
 from gradlab.spec import Spec
 
 NAMES = {float32: "float", float64: "double", float16: "__half", bfloat16: "__nv_bfloat16"}
-HALF_WAY = {float32: 3e-6, float64: 1e-13, float16: 2e-3, bfloat16: 2e-2}  # a state may be rounded to the other neighbour
+HALF_WAY = {float32: 5e-6, float64: 1e-13, float16: 2e-3, bfloat16: 2e-2}  # a state may be rounded to the other neighbour
 
 
 @functools.cache
