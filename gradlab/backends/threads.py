@@ -35,8 +35,8 @@ def set_blas_threads(count: int) -> bool:
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Use at most that many threads on the CPU from now on: in kernels, in NumPy's matrix products (where NumPy has OpenBLAS; beside kernels
-    in long ones alone, see `dispatch.product`), and in programs of `gl.compile` that are compiled later.
+    """Use at most that many threads on the CPU from now on: in kernels, in NumPy's matrix products (where NumPy has OpenBLAS; beside
+    kernels in long ones alone, see `dispatch.product`), and in programs of `gl.compile` that are compiled later.
 
     TypeError for what is no integer, RuntimeError for less than 1.
 
