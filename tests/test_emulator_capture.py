@@ -261,6 +261,27 @@ def test_random_numbers_are_new_in_each_replay():
         gl.rand(3, device="cuda", generator=gl.random.Generator("cuda"))
 
 
+def test_replays_in_two_streams_draw_one_after_the_other():
+    graph, first, second = gl.cuda.CUDAGraph(), gl.cuda.Stream(), gl.cuda.Stream()
+    total = gl.zeros(10, device="cuda")
+    total += gl.rand(10, device="cuda")
+    with gl.cuda.graph(graph):
+        for _ in range(3):
+            total += gl.rand(10, device="cuda")
+    total.zero_()
+    gl.cuda.synchronize()
+    gl.manual_seed(1)
+    for stream in (first, second, second, first):  # nobody waits: the graph orders what its replays share
+        with gl.cuda.stream(stream):
+            graph.replay()
+    gl.cuda.synchronize()
+    gl.manual_seed(1)
+    want = gl.zeros(10)
+    for _ in range(12):
+        want += gl.rand(10)
+    assert total.tolist() == want.tolist()
+
+
 def test_the_graph_object():
     graph, x = gl.cuda.CUDAGraph(), gl.ones(4, device="cuda")
     x + 1

@@ -1,7 +1,8 @@
 """Random numbers in captured graphs: new ones in each replay.
 
 A graph holds the address of a generator's state and, for each draw, how many words were drawn before it. Before each replay the state is
-written there, and the generator moves on by what the graph draws.
+written there, and the generator moves on by what the graph draws. Replays in different streams share the state: it is written only when
+the replay before has read it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class CapturedDraws:
         self._states = {g: moved(wrap(np.zeros(2, np.int64)), device) for g in [generator.default_generator, *generators]}
         self._words = dict.fromkeys(self._states, 0)
         self._token: Token[Any] | None = None
+        self._replayed: Any = None  # an event: the last replay, which read the states, is over
 
     def begin(self) -> None:
         """From now on draws are the graph's."""
@@ -49,11 +51,20 @@ class CapturedDraws:
         self._words[source] += -(-words // 4) * 4
         return self._states[source], before
 
-    def renew(self) -> None:
-        """Before a replay: write the states, move the generators on."""
+    def renew(self, driver: Any, stream: Any) -> None:
+        """Before a replay in the current stream: wait for the replay before, write the states, move the generators on."""
+        if self._replayed is not None:
+            driver.wait_event(stream, self._replayed)
         for source, words in self._words.items():
             if words:
                 state = self._states[source]
                 with no_grad():
                     state.copy_(moved(wrap(source.state_array()), state.device))
                 source.advance(words)
+
+    def replayed(self, driver: Any, stream: Any) -> None:
+        """After a replay has been submitted to the stream."""
+        if any(self._words.values()):
+            if self._replayed is None:
+                self._replayed = driver.new_event(False)
+            driver.record_event(self._replayed, stream)

@@ -80,9 +80,11 @@ class CUDAGraph:
         """Run the captured work in the current stream."""
         if self._graph is None or self._draws is None:
             raise RuntimeError("replay: nothing has been captured; use `with gl.cuda.graph(g):`")
-        self._draws.renew()
         driver = load().driver
-        driver.launch_graph(self._graph, driver.current_stream())
+        stream = driver.current_stream()
+        self._draws.renew(driver, stream)
+        driver.launch_graph(self._graph, stream)
+        self._draws.replayed(driver, stream)
 
     def reset(self) -> None:
         """Drop what was captured, and its memory."""
