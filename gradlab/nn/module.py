@@ -265,7 +265,7 @@ class Module(HookMethods, StateMethods, PrivateNames):
         with no_grad():
             for parameter in self._parameters.values():
                 if parameter is not None:
-                    parameter.data = fn(parameter.data)
+                    parameter.data = fn(parameter)  # itself: what writes in place is seen by graphs that need what was there
                     if parameter._grad is not None:
                         parameter._grad = fn(parameter._grad)
             for name, buffer in self._buffers.items():

@@ -203,6 +203,8 @@ class _Plan:
                 self.steps.append((owner, EXTRA_STATE, given[key]))
             else:
                 self.missing.append(key)
+        elif type(owner).set_extra_state is not StateMethods.set_extra_state:
+            self.missing.append(prefix + EXTRA_STATE)
 
     def _fit(self, owner: Any, name: str, key: str, tensor: Any, value: Any) -> None:
         if not isinstance(value, Tensor):

@@ -277,7 +277,7 @@ class DeprecatedMethods(Differentiable):
     def _by_hand(self: Any, name: str, function: Callable[..., Any], *others: Any) -> Any:
         if self.device.type != "cpu":
             raise TypeError(f"{name}: calls a Python function with numbers, which only a CPU tensor has at hand; use .cpu()")
-        if self.requires_grad:
+        if any(x.requires_grad for x in (self, *others)):
             raise RuntimeError(f"{name}: what a Python function computes is not recorded; use operations on tensors, or .detach()")
         columns = [x.expand(self.shape).reshape(-1).tolist() for x in (self, *others)]
         return self.copy_(tensor([function(*row) for row in zip(*columns, strict=True)], dtype=self.dtype).reshape(self.shape))

@@ -65,6 +65,8 @@ def _with_factor(name: str, row: Any, input: Operand, other: Operand, alpha: Any
     whole_numbers = dtypes and not any(dtype in INEXACT for dtype in dtypes) and not any(isinstance(x, float) for x in (input, other))
     if whole_numbers and isinstance(alpha, (float, np.floating)):
         raise RuntimeError(f"{name}: alpha is an integer where the tensors are, not {alpha}")
+    if len(dtypes) == 2 or isinstance(other, bool):
+        alpha = bool(alpha) if all(dtype == BOOL for dtype in dtypes) else alpha  # "or" of truth values, as without alpha
     return row(input, other) if alpha == 1 else _with_multiple(row, input, other, alpha)
 
 

@@ -60,7 +60,7 @@ def _make(name: str) -> Callable[..., Any]:
             given[2] = given[2].tolist()  # type: ignore[attr-defined]
         columns = _columns(full, self, given)
         found = [_method(name, x, [column[i] for column in columns], kwargs) for i, x in enumerate(self)]
-        return list(self) if name.endswith("_") else tuple(found)
+        return self if name.endswith("_") else tuple(found)
 
     return _named(foreach, full, f"`{name}` of each tensor.")
 

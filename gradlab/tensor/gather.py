@@ -90,8 +90,10 @@ def gather(
             if len(index._array.shape) != len(input._array.shape):
                 return input.reshape(-1).narrow(0, 0, 0).reshape(index._array.shape)
         index = places("gather", index)
-        dim = normalize_dim(dim, len(input._array.shape))
-        if not input._array.shape and len(index._array.shape) <= 1:
+        shape = input._array.shape
+        dim = normalize_dim(dim, len(shape))
+        own = index._array.shape
+        if len(own) < 2 and len(shape) < 2 and not (own and shape):  # one place, or a vector of one value
             return _gather(lifted(input), lifted(index), dim=0).reshape(index._array.shape)
         return _gather(input, index, dim=dim)
     except Exception as error:
@@ -130,6 +132,7 @@ def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any) -> tupl
     dim = normalize_dim(dim, len(shape))
     if 0 in index._array.shape and len(index._array.shape) != max(len(shape), 1):  # of no places the dimensions do not matter
         index = index.reshape((0,) * max(len(shape), 1))
+        src = src.reshape(-1).narrow(0, 0, 0).reshape(index._array.shape) if isinstance(src, Differentiable) else src  # type: ignore[attr-defined]
     if not isinstance(src, Differentiable):
         if not isinstance(src, (int, float, np.generic)):
             raise TypeError(f"{name}: the source is a tensor or a number, not {type(src).__name__}")
@@ -137,7 +140,7 @@ def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any) -> tupl
     else:
         ops.gather.fits("the source", lifted(src)._array.shape, Spec(lifted(index)._array.shape, INT64), None)
         src = lifted(src)
-    if not shape:
+    if len(shape) < 2:
         index = lifted(index)
     for d, size in enumerate(index._array.shape):
         if src._array.shape and src._array.shape[d] != size:

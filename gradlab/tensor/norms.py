@@ -100,7 +100,7 @@ def _norm_of(x: Any, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:
     elif ord == 1:
         found = reduction.sum(x.abs(), dims, keepdim) if dims else x.abs()
     elif ord == 0:
-        ones = x.sign().abs()  # a comparison would have no graph; so the gradient is 0, as in PyTorch
+        ones = x.sign().abs().masked_fill(x.isnan(), 1)  # a comparison alone would have no graph; so the gradient is 0, as in PyTorch
         found = reduction.sum(ones, dims, keepdim) if dims else ones
     elif math.isinf(ord):
         found = (reduction.amax if ord > 0 else reduction.amin)(x.abs(), dims, keepdim) if dims else x.abs()

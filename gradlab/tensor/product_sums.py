@@ -99,6 +99,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: float = 1, 
     for what, factor in (("beta", beta), ("alpha", alpha)):
         if isinstance(factor, bool) and input._array.dtype != BOOL:
             raise RuntimeError(f"addr: {what} is a number, not {factor}, where the tensors are no truth values")
+        if isinstance(factor, float) and not any(x._array.dtype in INEXACT for x in (input, vec1, vec2)):
+            raise RuntimeError(f"addr: {what} is an integer where the tensors are, not {factor}")
     input, vec1, vec2 = lowered(input, vec1, vec2)
     dtype = common_dtype([input, vec1, vec2])
     product = outer(vec1.to(wide(dtype)), vec2.to(wide(dtype)))

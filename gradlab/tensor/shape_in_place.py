@@ -147,8 +147,11 @@ class ShapeInPlaceMethods(Differentiable):
         >>> gl.ones(1).set_(gl.arange(4.0).untyped_storage(), 1, (2,))
         tensor([1., 2.])
         """
+        own = from_numpy(self._array.dtype)
+        if is_storage(source) and getattr(source, "dtype", own) != own:
+            raise RuntimeError(f"set_: a tensor of {own} cannot share the memory of a storage of {source.dtype}; give its .untyped()")
         if is_storage(source) or (source is not None and not (storage_offset is size is stride is None)):
-            source = placed(source, from_numpy(self._array.dtype), storage_offset, size, stride)
+            source = placed(source, own, storage_offset, size, stride)
         if isinstance(source, Differentiable) and source.layout is not self.layout:  # type: ignore[attr-defined]
             raise NotImplementedError("set_: a dense tensor has no memory of a sparse one: give x.to_dense()")
         mode = current()

@@ -370,7 +370,9 @@ class Tensor(Families):
             twin._array = array.copy() if hasattr(array, "copy") else dispatch.backend_of(array).copy(array)
         twin._edge, twin._meta = self._edge, None
         for name, value in self.__dict__.items():
-            twin.__dict__[name] = value.detach().clone() if name == "_grad" and value is not None else copy.deepcopy(value, memo)
+            if name == "_grad" and value is not None and not value.is_leaf:
+                value = value.detach()
+            twin.__dict__[name] = copy.deepcopy(value, memo)
         if (declare := getattr(current().tracer, "declare", None)) is not None:  # the copy of a gl.Graph's variable is another one
             declare(twin, like=self)
         return twin

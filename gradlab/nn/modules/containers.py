@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, overload
 
@@ -352,22 +353,27 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """Another ParameterDict of the same parameters."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(OrderedDict(self.items()))
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A ParameterDict of those keys, all with the value `default`."""
-        return ParameterDict(dict.fromkeys(keys, default))
+        return ParameterDict(OrderedDict.fromkeys(keys, default))
 
     def update(self, parameters: Any) -> None:
-        """Add parameters from a mapping or from pairs."""
+        """Add parameters from a mapping or from pairs. Of a plain dictionary in the order of the keys, as in PyTorch, whose optimizers'
+        states count parameters by that order; of an OrderedDict, a ParameterDict and pairs in their own."""
         if not isinstance(parameters, Iterable):
             raise TypeError(f"update: expected a mapping or pairs, not {type(parameters).__name__}")
         pairs = parameters.items() if isinstance(parameters, (Mapping, ParameterDict)) else parameters
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            pairs = sorted(pairs, key=operator.itemgetter(0))
         for key, value in pairs:
             self[key] = value
 
     def __or__(self, other: Any) -> ParameterDict:
-        return ParameterDict(dict(itertools.chain(self.items(), other.items())))
+        twin = self.copy()
+        twin.update(other)
+        return twin
 
     def __ior__(self, other: Any) -> ParameterDict:
         self.update(other)

@@ -239,9 +239,9 @@ class FullyShardedDataParallel(Module):
                 unit.shard.copy_(unit.cut(cat([value.to(unit.shard.device, unit.shard.dtype).reshape(-1) for value in values])))
         return self.module.load_state_dict(rest, strict=strict)
 
-    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
+    def clip_grad_norm_(self, max_norm: float, norm_type: float | str = 2.0) -> Tensor:
         """`nn.utils.clip_grad_norm_` over all processes' parts. Returns the norm before."""
-        parts = [unit.shard.grad for unit in self._units if unit.shard.grad is not None]
+        norm_type, parts = float(norm_type), [unit.shard.grad for unit in self._units if unit.shard.grad is not None]
         with no_grad():
             if norm_type == float("inf"):
                 total = stack([g.float().abs().amax() for g in parts]).amax() if parts else zeros(())

@@ -28,13 +28,13 @@ def _norm(x: Tensor, norm_type: float) -> Tensor:
     return vector_norm(x, norm_type, tuple(range(len(x._array.shape))), False)
 
 
-def _total_norm(listed: list[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+def _total_norm(listed: list[Tensor], norm_type: float | str, error_if_nonfinite: bool) -> Tensor:
     """The norm of all tensors together; of half tensors in float32."""
     norm_type = float(norm_type)
     parts = [_norm(x.detach(), norm_type) for x in listed if x.numel()]
     if not parts:
         return make(0.0)
-    total = parts[0] if len(parts) == 1 else _norm(stack(parts), norm_type)
+    total = parts[0] if len(parts) == 1 and norm_type else _norm(stack(parts), norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"the norm of order {norm_type} of {len(listed)} gradients is {total.item()}, so they cannot be clipped; "
@@ -51,9 +51,10 @@ def _rounded(total: Tensor, listed: list[Tensor]) -> Tensor:
 
 @no_grad()
 def get_total_norm(
-    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+    tensors: Any, norm_type: float | str = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
     """The norm of all tensors together, as if they were one vector: a 0-d tensor (0 without tensors) of their type.
+    That of order 0 is the number of tensors with a nonzero, as in PyTorch.
 
     RuntimeError, if error_if_nonfinite, for a norm that is NaN or infinite. foreach has no effect.
     """
@@ -72,7 +73,7 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, 
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor],
     max_norm: float,
-    norm_type: float = 2.0,
+    norm_type: float | str = 2.0,
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
@@ -86,7 +87,7 @@ def clip_grad_norm_(
 
 
 def clip_grad_norm(
-    parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+    parameters: Any, max_norm: float, norm_type: float | str = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
     """`clip_grad_norm_`, under its older name: a FutureWarning says so."""
     warn(FutureWarning, "nn.utils.clip_grad_norm is deprecated; clip_grad_norm_ says that it works in place")

@@ -35,7 +35,8 @@ def fuse_conv_bn_weights(
     bias = ((zeros_like(bn_rm) if conv_b is None else conv_b) - bn_rm) * scale
     bias = bias if bn_b is None else bias + bn_b
     trained = conv_w.requires_grad
-    return Parameter(weight.detach().to(conv_w.dtype), trained), Parameter(bias.detach().to(conv_w.dtype), trained)
+    bias_trained = trained if conv_b is None else conv_b.requires_grad
+    return Parameter(weight.detach().to(conv_w.dtype), trained), Parameter(bias.detach().to(conv_w.dtype), bias_trained)
 
 
 def fuse_linear_bn_weights(

@@ -80,8 +80,8 @@ def _direction(matrix: Tensor, v: Tensor, eps: float) -> Tensor:
 
 @rounds_once
 def _over_product(weight: Tensor, matrix: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """weight / uᵀ·matrix·v."""
-    return weight / u.dot(matrix @ v)
+    """weight / uᴴ·matrix·v."""
+    return weight / u.conj().dot(matrix @ v)
 
 
 class _SpectralNorm(Module):
@@ -105,7 +105,7 @@ class _SpectralNorm(Module):
         """The power method: u and v turn towards the first singular vectors."""
         for _ in range(rounds):
             self._u.copy_(_direction(matrix, self._v, self.eps))
-            self._v.copy_(_direction(matrix.mT, self._u, self.eps))
+            self._v.copy_(_direction(matrix.mH, self._u, self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
