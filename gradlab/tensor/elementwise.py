@@ -65,8 +65,7 @@ def _with_factor(name: str, row: Any, input: Operand, other: Operand, alpha: Any
     whole_numbers = dtypes and not any(dtype in INEXACT for dtype in dtypes) and not any(isinstance(x, float) for x in (input, other))
     if whole_numbers and isinstance(alpha, (float, np.floating)):
         raise RuntimeError(f"{name}: alpha is an integer where the tensors are, not {alpha}")
-    if len(dtypes) == 2 or isinstance(other, bool):
-        alpha = bool(alpha) if all(dtype == BOOL for dtype in dtypes) else alpha  # "or" of truth values, as without alpha
+    alpha = bool(alpha) if all(dtype == BOOL for dtype in dtypes) and (len(dtypes) == 2 or isinstance(other, bool)) else alpha
     return row(input, other) if alpha == 1 else _with_multiple(row, input, other, alpha)
 
 
@@ -359,10 +358,9 @@ class ElementwiseMethods(Differentiable):
     __slots__ = ()
 
     add, sub, mul, div, pow = add, sub, mul, div, pow
-    multiply, subtract, divide, true_divide = mul, sub, div, div
+    multiply, subtract, divide, true_divide, negative, absolute = mul, sub, div, div, neg, abs
     exp, log, sqrt, rsqrt, sin, cos, tanh, sigmoid, reciprocal = exp, log, sqrt, rsqrt, sin, cos, tanh, sigmoid, reciprocal
     neg, abs, sign, square, floor, ceil, trunc, round, relu = neg, abs, sign, square, floor, ceil, trunc, round, relu
-    negative, absolute = neg, abs
 
     if TYPE_CHECKING:
 
