@@ -6,7 +6,7 @@ from test_compile_cuda import executable
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.passes.join_steps import LARGE
+from gradlab.graph.passes.join_steps import LARGE, Joining
 
 ROWS = {"LSTM": "lstm_steps", "GRU": "gru_steps", "RNN": "rnn_steps", "relu": "rnn_steps"}
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12, "float16": 4e-3, "bfloat16": 3e-2}
@@ -97,7 +97,10 @@ def test_layers_that_go_step_by_step(options):
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_the_program_says_why_steps_go_one_by_one(kind):
+def test_the_program_says_why_steps_go_one_by_one(kind, monkeypatch):
+    """It is looked for once in each program: what was not joined comes along with the graph."""
+    joined, turns = Joining.joined, []
+    monkeypatch.setattr(Joining, "joined", lambda self: turns.append(kind) or joined(self))
     step, arguments = problem("cuda", kind=kind, steps=2)
     run = gl.compile(step)
     for _ in range(2):
@@ -109,6 +112,7 @@ def test_the_program_says_why_steps_go_one_by_one(kind):
         run(*arguments)
     found = [text for text in run.stats().epilogues if "one by one" in text]
     assert found and all(text.startswith("2 steps of ") and text.endswith(LARGE) for text in found)
+    assert turns == [kind] * 2
 
 
 @pytest.mark.slow

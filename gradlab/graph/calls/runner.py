@@ -211,7 +211,8 @@ class Runner:
         outputs = [*results, *first.saved, *(v for _, v in graph.gradients if v is not None)]
         start = len(results) + len(first.saved)
         lasting = frozenset(start + i for i, gradient in enumerate(self.gradients) if not gradient.fresh)
-        self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting, shared, graph.last))
+        line = Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting, shared, graph.last, graph.notes)
+        self.executable = build(line)
         for gradient in self.gradients:
             gradient.kept = getattr(self.executable, "kept", 0)
         self.backward = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dataclass
 class Graph:
     """inputs → calls → outputs. `state` holds the arrays from before the trace, `updates` what is written into them at the end, `last` the
-    numbers of images whose channels come last in memory."""
+    numbers of images whose channels come last in memory, `notes` what passes left as it is, and why, for people."""
 
     inputs: list[Value] = field(default_factory=list)
     state: dict[Value, Any] = field(default_factory=dict)  # value -> array
@@ -28,6 +28,7 @@ class Graph:
     gradients: list[tuple[Any, Value | None]] = field(default_factory=list)  # leaf, its .grad after the run
     device: Device = CPU
     last: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         def typed(value: Value) -> str:

@@ -23,6 +23,7 @@ class Line(NamedTuple):
     shared   memory for intermediate values that other executables use as well
     last     numbers of images whose channels come last in memory; executables may have them in row-major order all the same, but for inputs
              and outputs: those that one program leaves to another are arrays of their shape, filled in the order of memory
+    notes    what passes left as it is, and why, for people
     """
 
     calls: Sequence[Call]
@@ -34,3 +35,4 @@ class Line(NamedTuple):
     lasting: frozenset[int] = frozenset()
     shared: Shared | None = None
     last: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()

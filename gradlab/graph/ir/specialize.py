@@ -106,7 +106,7 @@ class _Specializer:
 
         updates = list(zip(found(old for old, _ in graph.updates), found(new for _, new in graph.updates), strict=True))
         gradients = [(leaf, None if v is None else found([v])[0]) for leaf, v in graph.gradients]
-        return Graph(inputs, state, random, calls, found(graph.outputs), updates, gradients, graph.device, graph.last)
+        return Graph(inputs, state, random, calls, found(graph.outputs), updates, gradients, graph.device, graph.last, graph.notes)
 
     def call(self, call: Call, known: dict[int, Value]) -> Call:
         inputs = tuple(known[x.id] if isinstance(x, Value) else self.checked(x, call) for x in call.inputs)

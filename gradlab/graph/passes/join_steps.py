@@ -44,7 +44,7 @@ def join_steps(graph: Graph) -> Graph:
     given = [*graph.inputs, *graph.state, *(v for _, v, _ in graph.random), *ends]
     joining = Joining(graph.calls, {v.id for v in ends}, given, partial(backend.takes_steps, graph.device))
     calls = joining.joined()
-    return replace(graph, calls=calls) if joining.number else graph
+    return replace(graph, calls=calls, notes=(*graph.notes, *joining.refused))
 
 
 class Way(NamedTuple):

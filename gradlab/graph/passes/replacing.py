@@ -71,7 +71,7 @@ class Replacing:
             [self.now(v) for v in g.outputs],
             [(old, self.now(new)) for old, new in g.updates],
             [(leaf, None if v is None else self.now(v)) for leaf, v in g.gradients],
-            g.device, g.last,
+            g.device, g.last, g.notes,
         )  # fmt: skip
         return found.without_dead_calls()
 

@@ -98,7 +98,7 @@ def joined(line: Line, calls: Sequence[Call], notes: list[str] | None = None) ->
     rewriting = Rewriting(line, calls)
     found = with_sums(_with_activations(rewriting), rewriting.notes)
     if notes is not None:
-        notes += [*rewriting.notes, *recurrent.refused(line.device, calls, rewriting.ends)]
+        notes += [*rewriting.notes, *line.notes]
     return found
 
 

@@ -57,7 +57,7 @@ def on_one_device(graph: Graph, devices: Mapping[int, Device], constant: Callabl
     return Graph(
         graph.inputs, state, graph.random, calls, list(map(there, graph.outputs)),
         [(old, there(new)) for old, new in graph.updates],
-        [(leaf, None if v is None else there(v)) for leaf, v in graph.gradients], graph.device, graph.last,
+        [(leaf, None if v is None else there(v)) for leaf, v in graph.gradients], graph.device, graph.last, graph.notes,
     )  # fmt: skip
 
 

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-from gradlab import dispatch
 from gradlab.backends.cuda.launch.recurrent import form_of, steps_backward, steps_forward
 from gradlab.backends.cuda.launch_context import Work
-from gradlab.graph.ir.graph import Call
-from gradlab.graph.passes.join_steps import Joining
 from gradlab.graph.passes.step_rows import OWN as OWN, ROWS, arranged
 from gradlab.op import Op
-
-
-def refused(device: Any, calls: Sequence[Call], ends: set[int]) -> list[str]:
-    """Which steps that follow one another are no such row, and why, for people."""
-    backend: Any = dispatch.backend_for(device)
-    joining = Joining(calls, ends, (), partial(backend.takes_steps, device))
-    joining.joined()
-    return joining.refused
 
 
 def launch(work: Work, op: Op, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> Callable[[], None]:
