@@ -9,6 +9,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn, ops
+from gradlab.graph.executables.cuda.ordering import SMALL
 from gradlab.graph.executables.cuda.schedule import line_up, spread
 from gradlab.graph.executables.native.fusion import Unit
 from gradlab.graph.ir.graph import Call, Value
@@ -174,10 +175,11 @@ def test_one_launch_for_each_step(cuda):
     assert executable(step).launches < counts[0][0]
 
 
-def test_running_statistics_are_written_where_they_lie():
+@pytest.mark.parametrize("size", [8, SMALL + 4])  # small ones are made last in any case
+def test_running_statistics_are_written_where_they_lie(size):
     """A loss may refuse a class behind them, but that stops no kernel: holding them back would only be copies at the end of each step."""
     gl.manual_seed(0)
-    layers = [nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)]
+    layers = [nn.Linear(5, size), nn.BatchNorm1d(size), nn.ReLU(), nn.Linear(size, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)]
     models = [nn.Sequential(*layers).to("cuda")]
     models.append(copy.deepcopy(models[0]))
     steps = [training_step(model) for model in models]

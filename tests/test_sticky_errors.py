@@ -81,3 +81,10 @@ def test_the_marker_follows_the_fixture(request):
     for item in request.session.items:
         names = getattr(item, "fixturenames", ())
         assert (item.get_closest_marker("gpu") is not None) == ("cuda" in names), item.nodeid
+
+
+def test_what_uses_a_device_is_marked_for_a_gpu(request, cuda):
+    """`-m gpu` on a machine that has one runs these, whichever file they are in, and none of the others."""
+    assert request.node.get_closest_marker("gpu") is not None
+    for item in request.session.items:
+        assert ("cuda" in getattr(item, "fixturenames", ())) == (item.get_closest_marker("gpu") is not None), item.nodeid
