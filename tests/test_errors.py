@@ -23,7 +23,7 @@ def test_a_second_backward():
     loss.backward()
     with pytest.raises(RuntimeError) as error:
         loss.backward()
-    says(error, "SumBackward0", "already run", "retain_graph=True", "loss = (x * x).sum()  # the forward line", __file__)
+    says(error, "MulBackward0", "already run", "retain_graph=True", "loss = (x * x).sum()  # the forward line", __file__)
 
 
 def test_a_second_backward_through_a_shared_part():

@@ -177,3 +177,29 @@ def test_grad_outputs_may_be_given_and_no_grad_does_not_matter():
     with gl.no_grad():
         assert gradgradcheck(lambda x: x**3, leaf(3), leaf(3, 1))
         assert gradcheck(gl.sin, leaf(3))
+
+
+@both
+def test_a_function_that_knows_its_inputs_by_another_name(fast_mode):
+    net = gl.nn.Linear(3, 2, dtype=gl.float64)
+    x = leaf((4, 3))
+    parameters = tuple(net.parameters())
+    before = [p.tolist() for p in parameters]
+    assert gradcheck(lambda *_: net(x).tanh(), parameters, fast_mode=fast_mode)
+    assert gradgradcheck(lambda *_: net(x).tanh(), (*parameters, x), fast_mode=fast_mode)
+    assert [p.tolist() for p in parameters] == before
+
+
+def test_graphs_from_before_still_know_their_values():
+    x = leaf(3)
+    y = (x * x).sum()
+    version = x._version
+    assert gradcheck(gl.sin, x)
+    y.backward()
+    assert gl.equal(x.grad, 2 * x) and x._version == version
+
+
+def test_inputs_that_cannot_be_written():
+    values = np.ones(3)
+    values.flags.writeable = False
+    assert gradcheck(gl.sin, gl.from_numpy(values).requires_grad_())

@@ -181,3 +181,51 @@ def test_the_order_is_the_same_every_time(scenario):
 def test_hooks_run_as_in_pytorch(scenario):
     torch = pytest.importorskip("torch")
     assert run(gl, scenario) == run(torch, scenario)
+
+
+@pytest.mark.parametrize("prehooks_first", [False, True])
+def test_a_leafs_own_hooks_run_before_those_of_its_accumulator(prehooks_first):
+    x = gl.ones(2, requires_grad=True)
+    end, log, added = (x * 1).grad_fn.next_functions[0][0], [], []
+    steps = [lambda: x.register_hook(lambda g: log.append("tensor") or g * 2),
+             lambda: end.register_prehook(lambda gs: log.append("node") or (gs[0] + 1,))]  # fmt: skip
+    end.register_hook(lambda _, given: added.append(given[0].tolist()))
+    for step in reversed(steps) if prehooks_first else steps:
+        step()
+    x.sum().backward()
+    assert log == ["tensor", "node"] and x.grad.tolist() == [3, 3] and added == [[3, 3]]  # what was added, not what arrived
+    log.clear()
+    (found,) = gl.autograd.grad(x.sum(), x)  # adds nothing
+    assert log == ["tensor"] and found.tolist() == [2, 2] and len(added) == 1
+
+
+def test_hooks_after_a_gradient_was_added():
+    x, log = gl.ones(2, requires_grad=True), []
+    end = (x * 1).grad_fn.next_functions[0][0]
+    end.register_hook(lambda *_: log.append("node"))
+    x.register_post_accumulate_grad_hook(lambda leaf: log.append("tensor"))
+    x.sum().backward()
+    assert log == ["tensor", "node"]
+    x.register_post_accumulate_grad_hook(lambda leaf: leaf.grad)
+    with pytest.raises(RuntimeError, match="returns None"):
+        x.sum().backward()
+
+
+@pytest.mark.parametrize("f", [lambda x: x + 1, lambda x: -x, lambda x: x.clone(), lambda x: x.sum(), lambda x: x.reshape(4, 1) - 2,
+                               lambda x: x[1:].mT, lambda x: gl.stack([x, x])])  # fmt: skip
+def test_a_graph_that_keeps_nothing_is_not_freed(f):
+    x = gl.ones(2, 2, requires_grad=True)
+    y = f(x)
+    y.sum().backward()
+    once = x.grad.clone()
+    y.sum().backward()
+    assert gl.equal(x.grad, 2 * once)
+
+
+def test_edges_that_are_used_go_with_materialize_grads():
+    x, y = gl.ones(2, requires_grad=True).clone(), gl.ones(2, requires_grad=True).clone()
+    edge, other = map(gl.autograd.graph.get_gradient_edge, (x, y))
+    found = gl.autograd.grad(x.sum(), (edge, y), materialize_grads=True)
+    assert [g.tolist() for g in found] == [[1, 1], [0, 0]]
+    with pytest.raises(RuntimeError, match="unused GradientEdge"):
+        gl.autograd.grad(x.sum(), (x, other), materialize_grads=True)

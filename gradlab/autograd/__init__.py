@@ -147,10 +147,7 @@ def grad(
     """
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: materialize_grads=True gives zeros for unused inputs, so allow_unused cannot be False")
-    given = _listed(inputs)
-    sources = [tensor_of(x) for x in given]
-    if materialize_grads and any(isinstance(x, GradientEdge) for x in given):
-        raise RuntimeError("grad: materialize_grads cannot be used when an input is a GradientEdge: the shape of its zeros is not known")
+    sources = [tensor_of(x) for x in _listed(inputs)]
     targets, gradients = _roots(outputs, grad_outputs)
     if is_grads_batched:
         found = engine.batched(targets, sources, gradients, retain_graph, create_graph)
@@ -159,6 +156,8 @@ def grad(
         found = [g if g is None or getattr(x, "_bearer", None) is None else x.shown(g) for x, g in zip(sources, found, strict=True)]
     for i, (x, g) in enumerate(zip(sources, found, strict=True)):
         if g is None and materialize_grads:
+            if isinstance(x, Point):
+                raise RuntimeError(f"grad: input {i} is an unused GradientEdge: the shape of the zeros of materialize_grads is not known")
             shape = (*engine.batch_of(gradients), *x._array.shape) if is_grads_batched else x._array.shape
             found[i] = x.detach().new_zeros(shape, dtype=x._array.dtype)
         elif g is None and not allow_unused:

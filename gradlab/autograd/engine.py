@@ -16,10 +16,11 @@ from gradlab import call_site, dispatch
 from gradlab.above import above
 from gradlab.autograd import errors, graph_cuts
 from gradlab.autograd.base import LEAF, Differentiable, version_of
+from gradlab.autograd.hooks import Adding
 from gradlab.autograd.mode import current, enter, leave, users_code
 from gradlab.autograd.node import edge_to, next_sequence
 from gradlab.autograd.record import refresh
-from gradlab.autograd.walk import Goals, Target, Walk, Watcher, reachable as reachable, run_hooks, walk_now, watchers
+from gradlab.autograd.walk import Goals, Target, Walk, Watcher, reachable as reachable, run_leaf_hooks, walk_now, watchers
 from gradlab.batched import Batched
 from gradlab.dtype import COMPLEX
 from gradlab.layout import strided
@@ -138,7 +139,7 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
     gradient = walk.leaves.pop(leaf)
     meta = leaf._meta
     if meta is not None and meta.hooks:
-        gradient = run_hooks(meta.hooks, gradient)
+        gradient = run_leaf_hooks(meta.hooks, gradient, True)
     mode = current()
     if mode.tracer is not None and leaf._grad is None:
         mode.tracer.before_gradient(leaf, True)
@@ -181,8 +182,9 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
             version.added += 1
     if meta is not None and meta.post_hooks:
         with users_code():
-            for hook in list(meta.post_hooks.values()):
-                hook(leaf)
+            for hook in sorted(meta.post_hooks.values(), key=lambda hook: type(hook) is Adding):  # the leaf's own, then its node's
+                if hook(leaf) is not None:
+                    raise RuntimeError("a hook of register_post_accumulate_grad_hook returns None; it may write to the leaf and its .grad")
 
 
 def _count_of_a_local() -> int:
@@ -244,7 +246,7 @@ def grad(
         _walk(roots, walk)
         for leaf, gradient in walk.leaves.items():
             if hooks and leaf._meta is not None and leaf._meta.hooks:
-                walk.leaves[leaf] = run_hooks(leaf._meta.hooks, gradient)
+                walk.leaves[leaf] = run_leaf_hooks(leaf._meta.hooks, gradient, False)
     finally:
         walk_now.reset(outer)
         leave(token)

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab import dispatch
 from gradlab.autograd import engine
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, version_of
+from gradlab.autograd.inplace import written
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.dtype import COMPLEX, COMPLEX128, FLOAT64, INEXACT
 from gradlab.named_errors import named_functions
 from gradlab.spec import count
+from gradlab.strides import is_writable
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -74,15 +77,26 @@ class _Case:
         return [x for x in listed if isinstance(x, Differentiable) and x._array.dtype in INEXACT]
 
     def at(self, number: int, changed: Array) -> list[Array]:
-        """The outputs' values with other values for one of the inputs."""
+        """The outputs' values with other values in one of the inputs: in its memory, since the function may know it by another name
+        (a module's parameter). Afterwards all is as it was, also for graphs that keep the input's values."""
         x = self.wanted[number]
-        other = _like(x, changed).requires_grad_()
-        kept = self.inputs
-        self.inputs = [other if i == self.places[number] else y for i, y in enumerate(kept)]
+        if not is_writable(x._array):
+            other = _like(x, changed).requires_grad_()
+            kept = self.inputs
+            self.inputs = [other if i == self.places[number] else y for i, y in enumerate(kept)]
+            try:
+                return [_values(y) for y in self.outputs()]
+            finally:
+                self.inputs = kept
+        version, backend = version_of(x), dispatch.backend_of(x._array)
+        before, values = (version.written, version.count), backend.copy(x._array)
+        backend.assign(x._array, _like(x, changed)._array)
+        written(version)
         try:
             return [_values(y) for y in self.outputs()]
         finally:
-            self.inputs = kept
+            backend.assign(x._array, values)
+            version.written, version.count = before
 
     def slope(self, number: int, direction: Array, eps: float) -> list[Array]:
         """Central differences of all outputs along a direction of one input."""

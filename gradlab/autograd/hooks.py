@@ -58,6 +58,19 @@ class Sight:
         self.see(gradient)
 
 
+class Adding:
+    """A hook of a leaf's AccumulateGrad among those of the leaf: runs behind them, and only where the gradient is then added to `.grad`.
+    last: behind those that may still change it."""
+
+    __slots__ = ("hook", "last")
+
+    def __init__(self, hook: Callable[[Any], Any], last: bool) -> None:
+        self.hook, self.last = hook, last
+
+    def __call__(self, gradient: Any) -> Any:
+        return self.hook(gradient)
+
+
 class Hooks:
     """Hooks of one node: on the gradient of each output, before the node runs, and after; and who retains an output's gradient."""
 

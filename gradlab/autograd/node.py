@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gradlab import call_site
 from gradlab.autograd.base import LEAF, Differentiable, Version, meta_of
-from gradlab.autograd.hooks import Hooks, RemovableHandle, add_hook, hooks_of, replaced
+from gradlab.autograd.hooks import Adding, Hooks, RemovableHandle, add_hook, hooks_of, replaced
 from gradlab.op import Op
 
 next_sequence = itertools.count(1).__next__
@@ -137,20 +137,25 @@ class AccumulateGrad:
         return "AccumulateGrad"
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Call `fn(grad_outputs)`, a tuple of one, before a gradient is added; a tuple it returns replaces it."""
+        """Call `fn(grad_outputs)`, a tuple of one, before a gradient is added, after the variable's own hooks; a tuple it returns replaces
+        it. Not by `autograd.grad`, which adds nothing."""
+        return self._before(fn, False)
 
+    def _before(self, fn: Callable[..., Any], last: bool) -> RemovableHandle:
         def on_gradient(gradient: Any) -> Any:
             changed = fn((gradient,))
             return None if changed is None else replaced(changed, (gradient,), "pre-hook of AccumulateGrad")[0]
 
         meta = meta_of(self.variable)
         meta.hooks = {} if meta.hooks is None else meta.hooks
-        return add_hook(meta.hooks, on_gradient)
+        if not callable(fn):
+            raise TypeError(f"a hook is a function, not {type(fn).__name__}")
+        return add_hook(meta.hooks, Adding(on_gradient, last))
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call `fn(grad_inputs, grad_outputs)` after a gradient was added: the first is empty, the second holds what was added."""
         arrived: list[Any] = []
-        seen = self.register_prehook(lambda gradients: arrived.append(gradients[0]))
+        seen = self._before(lambda gradients: arrived.append(gradients[0]), True)
 
         def after(_: Any) -> None:
             fn((), (arrived.pop(),))
@@ -158,7 +163,7 @@ class AccumulateGrad:
 
         meta = meta_of(self.variable)
         meta.post_hooks = {} if meta.post_hooks is None else meta.post_hooks
-        handle = add_hook(meta.post_hooks, after)
+        handle = add_hook(meta.post_hooks, Adding(after, True))
         handle.others = (seen,)
         return handle
 

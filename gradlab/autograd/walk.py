@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from weakref import ReferenceType
 
 from gradlab.autograd.base import LEAF, Differentiable, Place
-from gradlab.autograd.hooks import Sight, checked, replaced
+from gradlab.autograd.hooks import Adding, Sight, checked, replaced
 from gradlab.autograd.mode import current, users_code
 from gradlab.autograd.node import AccumulateGrad, Node
 from gradlab.autograd.rounding import Sum
@@ -205,7 +205,7 @@ class Walk:
                     else:  # of no gradient at all, which a pre-hook may leave, nothing is taken
                         nothing = gradient is None or (node.count > 1 and all(part is None for part in gradient))
                         found = _after(node, [None] * len(node.edges) if nothing else node.back(gradient), gradient)
-                    if not retain:
+                    if not retain and node.saved:  # of what keeps nothing, nothing is freed: it may run again
                         node.saved = None
                     successor = None
                     for edge, part in zip(node.edges, found):
@@ -284,6 +284,18 @@ def run_hooks(registered: dict[int, Any], gradient: Any) -> Any:
             changed = hook(gradient)
             if changed is not None:
                 gradient = checked(changed, gradient)
+    return gradient
+
+
+def run_leaf_hooks(registered: dict[int, Any], gradient: Any, adding: bool) -> Any:
+    """What a leaf's hooks make of its gradient, then, if it will be added to `.grad`, those of its AccumulateGrad."""
+    if not any(type(hook) is Adding for hook in registered.values()):
+        return run_hooks(registered, gradient)
+    turns: list[dict[int, Any]] = [{}, {}, {}]
+    for key, hook in registered.items():
+        turns[0 if type(hook) is not Adding else 1 + hook.last][key] = hook
+    for turn in turns if adding else turns[:1]:
+        gradient = run_hooks(turn, gradient)
     return gradient
 
 

@@ -1,17 +1,17 @@
 """The functions of `gl.autograd.functional`, made of those of `gl.func`.
 
 They take inputs as a tensor or a tuple of tensors and return outputs first. `create_graph=True` keeps the results in the graph of inputs
-that require grad; otherwise they are outside every graph. `strict=True` raises RuntimeError where an output does not depend on an input.
+that require grad, under `no_grad()`, too; otherwise they are outside every graph. `strict=True` raises RuntimeError where an output does not
+depend on an input, and with `create_graph=True` where a derivative does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import current, no_grad
+from gradlab.autograd.mode import current, enable_grad, no_grad
 from gradlab.func import jacobian as whole
 from gradlab.func.derivatives import Differentiation, Linear, grad
 from gradlab.func.recording import gradients, zeros
@@ -30,7 +30,7 @@ def _tuple(name: str, what: str, value: Any) -> tuple[Any, ...]:
 
 
 def _graph(create_graph: bool) -> Any:
-    return nullcontext() if create_graph else no_grad()
+    return enable_grad() if create_graph else no_grad()
 
 
 def _vector(name: str, v: Any, like: tuple[Any, ...], single: bool) -> tuple[Any, ...]:
@@ -48,10 +48,26 @@ def _vector(name: str, v: Any, like: tuple[Any, ...], single: bool) -> tuple[Any
     return given
 
 
-def _strictly(name: str, found: list[Any], what: str) -> None:
+def _strictly(name: str, found: list[Any], what: str, create_graph: bool = False) -> None:
+    """Raise RuntimeError for a derivative that is missing, and for one that cannot be differentiated again though it is asked to."""
     for i, g in enumerate(found):
         if g is None:
             raise RuntimeError(f"{name}: with strict=True {what}, but not by input {i}; with strict=False it counts as zero")
+        if create_graph and g._edge is None:
+            raise RuntimeError(
+                f"{name}: with strict=True and create_graph=True derivatives depend on the inputs, but derivative {i} is constant; with "
+                f"strict=False its own derivatives count as zero"
+            )
+
+
+def _one_number(func: Callable[..., Any]) -> Callable[..., Any]:
+    """`func` with its single number as a 0-d tensor, whatever shape it has (`grad` says what else is wrong)."""
+
+    def number(*args: Any) -> Any:
+        y = func(*args)
+        return y.reshape(()) if isinstance(y, Differentiable) and y._array.shape and y.numel() == 1 else y  # type: ignore[attr-defined]
+
+    return number
 
 
 class _Run(Differentiation):
@@ -75,7 +91,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         given = _vector("vjp", v, run.values, True)
         found = gradients(run.outputs, run.inputs, given, create_graph, create_graph and current().recording, run.recording.depth)
         if strict:
-            _strictly("vjp", found, "every output depends on every input")
+            _strictly("vjp", found, "every output depends on every input", create_graph)
         return run.result(), run.arranged([zeros(x) if g is None else g for x, g in zip(run.inputs, found, strict=True)])
 
 
@@ -87,7 +103,9 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         linear = Linear(run)
         if strict:
             _strictly("jvp", linear.back or [None], "every output depends on every input")
-        found = linear(given, create_graph, create_graph and linear.creates(given))
+        found = linear(given, create_graph, create_graph and (strict or linear.creates(given)))
+        if strict and create_graph:
+            _strictly("jvp", found, "every output depends on every input", True)
         return run.result(), found[0] if run.structure == "leaf" else tuple(found)
 
 
@@ -103,11 +121,11 @@ def _second(name: str, func: Callable[..., Any], inputs: Any, v: Any, create_gra
             values.append(func(*xs))
             return values[-1]
 
-        run = _Run(name, grad(kept, argnums=numbers), inputs)
+        run = _Run(name, grad(_one_number(kept), argnums=numbers), inputs)
         value = run.recording.outside(values[0], create_graph and run.keep)
         found = gradients(run.outputs, run.inputs, vector, create_graph, create_graph and current().recording, run.recording.depth)
         if strict:
-            _strictly(name, found, "the gradient depends on every input")
+            _strictly(name, found, "the gradient depends on every input", create_graph)
         return value, run.arranged([zeros(x) if g is None else g for x, g in zip(run.inputs, found, strict=True)])
 
 
@@ -121,13 +139,13 @@ def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
     return _second("hvp", func, inputs, v, create_graph, strict)
 
 
-def _strict_check(name: str, func: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
-    """Raise RuntimeError unless each output depends on each input."""
-    with no_grad():
+def _strict_check(name: str, func: Callable[..., Any], inputs: tuple[Any, ...], create_graph: bool) -> None:
+    """Raise RuntimeError unless each output depends on each input, and with create_graph each derivative does."""
+    with _graph(create_graph):
         run = _Run(name, func, inputs)
         for y in run.outputs:
-            found = gradients([y], run.inputs, [zeros(y)], True, False, run.recording.depth)
-            _strictly(name, found, "every output depends on every input")
+            found = gradients([y], run.inputs, [zeros(y)], True, create_graph, run.recording.depth)
+            _strictly(name, found, "every output depends on every input", create_graph)
 
 
 def jacobian(
@@ -143,7 +161,7 @@ def jacobian(
     given = _tuple("jacobian", "inputs", inputs)
     numbers: Any = tuple(range(len(given))) if isinstance(inputs, (tuple, list)) else 0
     if strict:
-        _strict_check("jacobian", func, given)
+        _strict_check("jacobian", func, given, create_graph)
     make = whole.jacrev if strategy == "reverse-mode" else whole.jacfwd
     with _graph(create_graph):
         return make(func, argnums=numbers, chunk_size=None if vectorize else 1)(*given)
@@ -156,7 +174,7 @@ def hessian(
     """All second derivatives of a function that gives one number: of shape (*input, *input); tuples of tuples for several inputs."""
     given = _tuple("hessian", "inputs", inputs)
     numbers: Any = tuple(range(len(given))) if isinstance(inputs, (tuple, list)) else 0
-    found = jacobian(grad(func, argnums=numbers), inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
+    found = jacobian(grad(_one_number(func), argnums=numbers), inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return found
 
 

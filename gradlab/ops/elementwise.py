@@ -33,7 +33,8 @@ def _pow_base(g: Any, a: Any, b: Any) -> Any:
 
 def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     """y·log a; at a = 0 with b >= 0 the limit is 0."""
-    a = y.new_full((), a) if isinstance(a, (int, float, complex)) else a
+    if isinstance(a, (int, float, complex)):  # formulas get the conjugates of complex values (`formulas.conjugate`): of a real one, too
+        a = y.new_full((), complex(a, -0.0) if y.is_complex() and not isinstance(a, complex) else a)
     positive = b.real >= 0  # a Python number has one, too
     return g * (y * a.log()).masked_fill((a == 0) & positive, 0)
 

@@ -270,7 +270,7 @@ class Tensor(Families):
         return add_hook(hooks_of(self._edge.node).outputs.setdefault(self._edge.index, {}), hook)
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`.
+        """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`; it returns None (RuntimeError).
 
         >>> x = gl.tensor([2.0], requires_grad=True)
         >>> handle = x.register_post_accumulate_grad_hook(lambda leaf: print(leaf.grad))
