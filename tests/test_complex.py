@@ -112,7 +112,8 @@ def test_gradients_of_elementwise_functions(name):
 
 
 FUNCTIONS = {
-    "mul": lambda a, b: a * b, "div": lambda a, b: a / b, "pow": lambda a, b: a**b, "power": lambda a, b: a**2.5 + b ** (1 + 2j) + 2j**a + (-1.5) ** b + (-2) ** a,
+    "mul": lambda a, b: a * b, "div": lambda a, b: a / b, "pow": lambda a, b: a**b, "power": lambda a, b: a**2.5 + b ** (1 + 2j) + 2j**a,
+    "of a negative number": lambda a, b: (-1.5) ** b + (-2) ** a,
     "matmul": lambda a, b: a @ b.mH, "mixed": lambda a, b: a.real * b + a.imag.exp(), "polar": lambda a, b: gl.polar(a.abs(), b.real),
     "complex": lambda a, b: gl.complex(a.real, b.imag), "pairs": lambda a, b: gl.view_as_complex(gl.view_as_real(a) * 2) * b,
     "where": lambda a, b: gl.where(a.real > 0, a, b), "cat": lambda a, b: gl.cat([a, b.conj()]), "index": lambda a, b: a[[0, 0]] * b[1],

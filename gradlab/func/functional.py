@@ -1,8 +1,8 @@
 """The functions of `gl.autograd.functional`, made of those of `gl.func`.
 
 They take inputs as a tensor or a tuple of tensors and return outputs first. `create_graph=True` keeps the results in the graph of inputs
-that require grad, under `no_grad()`, too; otherwise they are outside every graph. `strict=True` raises RuntimeError where an output does not
-depend on an input, and with `create_graph=True` where a derivative does not.
+that require grad, under `no_grad()`, too; otherwise they are outside every graph. `strict=True` raises RuntimeError where an output does
+not depend on an input, and with `create_graph=True` where a derivative does not.
 """
 
 from __future__ import annotations
