@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import numpy as np
+
 from gradlab.dtype import bfloat16
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLPack's kinds of devices
@@ -116,8 +118,19 @@ class Carrier:
             return self._source.__dlpack__(**{name: asked[name] for name in ("stream",) if name in asked})
 
     def taken(self, array: Any) -> Any:
-        """What the other library made of the capsule, in its own dtype."""
+        """What the other library made of the capsule, in its own dtype. A capsule older than DLPack 1.0, which cannot say that memory is
+        read-only, is memory to write to, as PyTorch has it; NumPy takes it for read-only."""
+        if is_capsule(self._source) and type(array) is np.ndarray and _name_of(self._source) != _VERSIONED and not array.flags.writeable:
+            array = np.asarray(_Writable(array))
         return array.view(bfloat16.dtype) if self._bfloat else array
+
+
+class _Writable:
+    """An array's memory without its being read-only; what NumPy makes of it keeps the array."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
 
 
 def place_of(device: tuple[int, int]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.utils.dlpack import to_dlpack
 
 
 def test_spaced():
@@ -79,3 +82,36 @@ def test_wrong_arguments(case):
     call, error = WRONG[case]
     with pytest.raises(error):
         call()
+
+
+def test_sequences_go_into_an_out_of_as_many_elements():
+    for name, arguments in (("arange", (6,)), ("linspace", (0, 5, 6)), ("logspace", (0, 5, 6)), ("range", (0, 5))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # range is deprecated
+            expected, whole = getattr(gl, name)(*arguments).float(), gl.zeros(3, 4)
+            for out in (gl.zeros(2, 3), whole[:, 1:3]):
+                assert getattr(gl, name)(*arguments, out=out) is out and gl.equal(out.reshape(-1), expected)
+            assert not whole[:, ::3].any() and getattr(gl, name)(*arguments, out=gl.zeros(4)).shape == (6,)
+
+
+def test_asarray_and_graphs():
+    """A tensor stays in its graph unless it is told to leave."""
+    leaf = gl.ones(2, requires_grad=True)
+    for x in (leaf, leaf * 2):
+        assert gl.asarray(x).requires_grad and gl.asarray(x, copy=True).requires_grad and gl.asarray(x, requires_grad=True).requires_grad
+        assert not gl.asarray(x, requires_grad=False).requires_grad and not gl.asarray(x, requires_grad=False, copy=True).requires_grad
+    assert gl.asarray(leaf, copy=True).data_ptr() != leaf.data_ptr() and gl.asarray([1.0], requires_grad=True).requires_grad
+
+
+@pytest.mark.parametrize("dtype", [gl.float32, gl.bfloat16, gl.int64])
+def test_capsules_are_memory_to_write_to(dtype):
+    x = gl.ones(3, dtype=dtype)
+    for take in (gl.from_dlpack, gl.asarray):
+        taken = take(to_dlpack(x))
+        taken[0] = 5
+        assert x[0] == 5 and taken.data_ptr() == x.data_ptr()
+        x[0] = 1
+
+
+def test_strides_of_no_elements():
+    assert gl.zeros(0, 3).stride() == (3, 1) and gl.zeros(2, 0, 3).stride() == (3, 3, 1) and gl.block_diag().shape == (1, 0)

@@ -132,3 +132,13 @@ def test_a_distribution_of_the_users():
     assert repr(found) == "Between(low: (2,), high: (2,))"
     with pytest.warns(UserWarning, match="sample_n"):
         assert found.sample_n(3).shape == (3, 2)
+
+
+def test_mixtures_are_expanded_with_their_parts():
+    d = gl.distributions
+    mixture = d.MixtureSameFamily(d.Categorical(gl.ones(5)), d.Normal(gl.arange(5.0), gl.ones(5)))
+    wide = mixture.expand((3, 2))
+    assert wide.sample((4,)).shape == (4, 3, 2) and gl.equal(wide.mean, mixture.mean.expand(3, 2)) and wide.variance.shape == (3, 2)
+    assert gl.allclose(wide.log_prob(gl.zeros(3, 2)), mixture.log_prob(gl.zeros(())).expand(3, 2))
+    of_vectors = d.MixtureSameFamily(d.Categorical(gl.ones(3, 5)), d.MultivariateNormal(gl.zeros(3, 5, 2), gl.eye(2)))
+    assert d.Independent(of_vectors, 1).expand((4,)).sample().shape == (4, 3, 2)

@@ -360,3 +360,25 @@ def test_lists_that_are_tuples(at):
     x[tuple(index)] = -1
     assert y.tolist() == x.tolist()
     assert gl.arange(3)[[1, 0]].tolist() == [1, 0] and x[[True, False]].shape == (1, 3)
+
+
+def test_a_list_of_sequences_is_a_tuple_of_indices():
+    """As in PyTorch, with a warning: NumPy takes it for one index."""
+    x = gl.arange(6.0).view(3, 2)
+    for index in ([[0, 1], [1, 0]], [(0, 1, 1, 2), [1]], [range(2), np.array([0, 1])], [[0, 1]]):
+        with pytest.warns(UserWarning, match="tuple of indices"):
+            found = x[index]
+        assert gl.equal(found, x[tuple(index)])
+    assert gl.equal(x[[0, [1]]], x[0, [1]]) and x[[0, 1]].shape == (2, 2) and x[[[0, 1]] * 32].shape == (32, 2, 2)
+    with pytest.warns(UserWarning, match="tuple of indices"):
+        x[[[0, 1], [1, 0]]] = 9
+    assert x.tolist() == [[0.0, 9.0], [9.0, 3.0], [4.0, 5.0]]
+
+
+def test_numbers_of_any_integer_type_are_indices():
+    x = gl.arange(6.0).view(3, 2)
+    for dtype in (gl.int8, gl.int16, gl.int32, gl.int64):
+        assert gl.equal(x[gl.tensor(-1, dtype=dtype)], x[-1])
+        if dtype.itemsize < 4:
+            with pytest.raises(IndexError, match="is no index"):
+                x[gl.tensor([1], dtype=dtype)]

@@ -11,7 +11,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn, optim
-from gradlab.optim import lr_scheduler, swa_utils
+from gradlab.optim import lr_scheduler, optimizer, swa_utils
 
 
 def subclasses(module, base):
@@ -180,3 +180,22 @@ def test_what_else_a_training_holds(way):
     assert others[1].state_dict() == scaler.state_dict()
     if way != "file":
         assert gl.rand(5, generator=others[2]).tolist() == gl.rand(5, generator=generator).tolist()
+
+
+def test_hooks_of_all_optimizers():
+    """They come before and after an optimizer's own."""
+    told = []
+    first, second = gl.nn.Parameter(gl.ones(1)), gl.nn.Parameter(gl.ones(1))
+    first.grad, second.grad = gl.ones(1), gl.ones(1)
+    a, b = gl.optim.SGD([first], 0.1), gl.optim.Adam([second], 0.1)
+    a.register_step_pre_hook(lambda *_: told.append("own before"))
+    a.register_step_post_hook(lambda *_: told.append("own after"))
+    handles = [optimizer.register_optimizer_step_pre_hook(lambda *_: told.append("before")),
+               optimizer.register_optimizer_step_post_hook(lambda *_: told.append("after"))]  # fmt: skip
+    a.step()
+    b.step()
+    assert told == ["before", "own before", "own after", "after", "before", "after"]
+    for handle in handles:
+        handle.remove()
+    b.step()
+    assert len(told) == 6

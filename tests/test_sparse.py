@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import operator
 import pickle
 
 import numpy as np
@@ -337,3 +339,11 @@ def test_autocast_lowers_products():
     a, d = made(random(5)).float(), random(5, 3).float()
     with gl.autocast("cpu", gl.bfloat16):
         assert (a @ d).dtype == gl.sparse.mm(a, d).dtype == gl.bfloat16 and (a + a).dtype == gl.float32
+
+
+@pytest.mark.parametrize("mine, other", list(itertools.product([gl.uint8, gl.int8, gl.int64, gl.float32, gl.float64], repeat=2)))
+def test_types_beside_dense_tensors(mine, other):
+    """Those of two dense ones."""
+    dense, sparse = gl.ones(2, dtype=mine), gl.ones(2, dtype=other).to_sparse()
+    for call in (operator.add, operator.sub, operator.mul):
+        assert call(dense, sparse).dtype == call(sparse, dense).dtype == call(dense, sparse.to_dense()).dtype

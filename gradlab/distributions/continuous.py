@@ -10,6 +10,7 @@ from gradlab.distributions.element_transforms import AffineTransform, ExpTransfo
 from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.normal import LocationScale
 from gradlab.distributions.transformed import Formulated
+from gradlab.distributions.utils import log_one_plus_square
 from gradlab.dtype import finfo
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import full_like, ones_like
@@ -78,7 +79,7 @@ class Cauchy(LocationScale):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """-log(π scale (1 + z²))."""
-        return -math.log(math.pi) - self.scale.log() - self._check(value).square().log1p()
+        return -math.log(math.pi) - self.scale.log() - log_one_plus_square(self._check(value))
 
     def cdf(self, value: Tensor) -> Tensor:
         """atan(z)/π + 1/2."""

@@ -8,6 +8,7 @@ from typing import Any
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.gamma_samples import log_gamma_samples
+from gradlab.distributions.utils import log_one_plus_square
 from gradlab.dtype import finfo
 from gradlab.nn.functional import one_hot
 from gradlab.tensor import Tensor
@@ -266,7 +267,7 @@ class StudentT(Distribution):
         self.require(~value.isnan(), "a value is a real number, not NaN")
         z, half = (value - self.loc) / self.scale, 0.5 * self.df
         norm = self.scale.log() + 0.5 * self.df.log() + log_beta(full_like(half, 0.5), half)
-        return -(half + 0.5) * (z.square() / self.df).log1p() - norm
+        return -(half + 0.5) * log_one_plus_square(z / self.df.sqrt()) - norm
 
     def entropy(self) -> Tensor:
         """log(scale) + (df + 1)/2 · (ψ((df + 1)/2) - ψ(df/2)) + log(df)/2 + log B(1/2, df/2)."""

@@ -7,6 +7,7 @@ from typing import Any
 from gradlab.distributions.categorical import Categorical
 from gradlab.distributions.distribution import Distribution
 from gradlab.tensor import Tensor
+from gradlab.tensor.size import Size
 
 
 def summed(x: Tensor, dims: int) -> Tensor:
@@ -90,6 +91,14 @@ class MixtureSameFamily(Distribution):
     _component_distribution = property(lambda self: self.component_distribution)
     _num_component = property(lambda self: self.mixture_distribution.num_events)
     _event_ndims = property(lambda self: len(self._event_shape))
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """Its components and weights, expanded."""
+        shape = Size(batch_shape)
+        twin = super().expand(shape, _instance)
+        twin.component_distribution = self.component_distribution.expand((*shape, self._num_component))
+        twin.mixture_distribution = self.mixture_distribution.expand(shape)
+        return twin
 
     def _weighted(self, x: Tensor) -> Tensor:
         dims = len(self._event_shape)

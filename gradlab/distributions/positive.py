@@ -196,8 +196,8 @@ class GeneralizedPareto(Distribution):
         """log(1 + cz) / c of z = (value - loc) / scale, which is z - cz²/2 + c²z³/3 where c is next to 0; beyond the ends as at them."""
         z, c = ((value - self.loc) / self.scale).clamp(min=0), self.concentration
         flat = (c * z).abs() < finfo(z.dtype).eps ** (1 / 3)
-        safe = where(flat, 1.0, c)
-        return where(flat, z * (1 - c * z * (0.5 - c * z / 3)), (safe * where(flat, 0.0, z)).clamp(min=-1).log1p() / safe)
+        safe, near = where(flat, 1.0, c), where(flat, z, 0.0)
+        return where(flat, near * (1 - c * near * (0.5 - c * near / 3)), (safe * where(flat, 0.0, z)).clamp(min=-1).log1p() / safe)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Random values as a function of all parameters."""

@@ -20,6 +20,20 @@ def _dims_of(which: str) -> property:
     return property(lambda self: getattr(self, which).event_dim)
 
 
+_UNTOLD = {"_cache_size": 0, "_cached_x_y": None, "_inv": None}  # what an object keeps, and what says nothing of its function
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values are equal, tensors in all their elements and in shape."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return getattr(a, "shape", ()) == getattr(b, "shape", ()) and bool((a == b).all())
+    return bool(a == b)
+
+
 class Transform(Measured):
     """A function y of x: `t(x)`, its inverse `t.inv(y)`, and `t.log_abs_det_jacobian(x, y)`, the logarithm of the volume's factor.
 
@@ -49,6 +63,15 @@ class Transform(Measured):
         self._cached_x_y: tuple[Any, Any] = (None, None)
         self._inv: Any = None
         super().__init__()  # of a class that is a module, too
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same function: of a kind that is gradlab's own, with equal numbers; any other is equal to itself alone."""
+        if self is other or type(self) is not type(other) or not type(self).__module__.startswith("gradlab."):
+            return self is other
+        return _same({**vars(self), **_UNTOLD}, {**vars(other), **_UNTOLD})
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     @property
     def sign(self) -> Any:
@@ -244,6 +267,11 @@ class IndependentTransform(Transform):
         self.bijective = base_transform.bijective
         self.dim_in = base_transform.dim_in + reinterpreted_batch_ndims
         self.dim_out = base_transform.dim_out + reinterpreted_batch_ndims
+
+    @property
+    def sign(self) -> Any:
+        """As the base's."""
+        return self.base_transform.sign
 
     def _call(self, x: Tensor) -> Tensor:
         return self.base_transform(x)

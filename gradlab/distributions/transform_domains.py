@@ -52,7 +52,9 @@ def _end(whole: Any, place: int, which: str, dims: int) -> Any:
 
 for _kind, (_takes, _gives) in DOMAINS.items():
     _kind.domain, _kind.codomain = _takes, _gives  # type: ignore[attr-defined]
-    for _name, _usual in (("bijective", True), ("sign", 1)):
-        if _name not in vars(_kind):
-            setattr(_kind, _name, _usual)
+    if "bijective" not in vars(_kind):
+        _kind.bijective = True  # type: ignore[attr-defined]
+for _rising in (element_transforms.ExpTransform, element_transforms.SigmoidTransform, element_transforms.SoftplusTransform,
+                element_transforms.TanhTransform, joined_transforms.CumulativeDistributionTransform):  # fmt: skip
+    _rising.sign = 1  # type: ignore[assignment]
 TransformedDistribution.support = c.dependent_property(_after)

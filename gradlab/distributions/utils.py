@@ -14,6 +14,7 @@ from gradlab.tensor import Tensor
 from gradlab.tensor.creation import zeros
 from gradlab.tensor.layout import tril_indices
 from gradlab.tensor.random import randn
+from gradlab.tensor.where import where
 
 euler_constant = 0.57721566490153286060
 
@@ -38,6 +39,13 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """Log-odds, or logarithms, of probabilities that are kept off 0 and 1."""
     kept = clamp_probs(probs)
     return kept.log() - (-kept).log1p() if is_binary else kept.log()
+
+
+def log_one_plus_square(z: Tensor) -> Tensor:
+    """log(1 + z²), also of numbers whose square is beyond the dtype."""
+    near = z.abs() < 1
+    far = where(near, 1.0, z)
+    return where(near, where(near, z, 0.0).square().log1p(), 2 * far.abs().log() + far.reciprocal().square().log1p())
 
 
 class lazy_property:

@@ -21,6 +21,20 @@ def _put(table: dict[int, Any], hook: Callable[..., Any], prepend: bool = False)
     return RemovableHandle(table, key)
 
 
+GLOBAL_PRE_HOOKS: dict[int, Any] = {}
+GLOBAL_POST_HOOKS: dict[int, Any] = {}
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer, and before its own; it may return new (args, kwargs)."""
+    return _put(GLOBAL_PRE_HOOKS, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer, and after its own."""
+    return _put(GLOBAL_POST_HOOKS, hook)
+
+
 class OptimizerHooks:
     """The part of Optimizer that keeps hooks. The tables are made by Optimizer."""
 

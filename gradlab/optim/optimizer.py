@@ -15,7 +15,14 @@ from gradlab.dtype import FLOAT32
 from gradlab.named_errors import explain, name_classes
 from gradlab.nn.parameter import zero_gradient
 from gradlab.optim import advice
-from gradlab.optim.hooks import STATE_HOOKS, OptimizerHooks
+from gradlab.optim.hooks import (
+    GLOBAL_POST_HOOKS,
+    GLOBAL_PRE_HOOKS,
+    STATE_HOOKS,
+    OptimizerHooks,
+    register_optimizer_step_post_hook as register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook as register_optimizer_step_pre_hook,
+)
 from gradlab.optim.minimizing import Minimizing
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor
@@ -38,7 +45,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        for before in list(self._pre_hooks.values()):
+        for before in [*GLOBAL_PRE_HOOKS.values(), *self._pre_hooks.values()]:
             changed = before(self, args, kwargs)
             if changed is not None:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
@@ -52,7 +59,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         self._steps = steps = self._steps + 1
         if steps <= advice.FIRST or not steps & 63 or not steps & (steps - 1):
             advice.look(self, steps)
-        for after in list(self._post_hooks.values()):
+        for after in [*self._post_hooks.values(), *GLOBAL_POST_HOOKS.values()]:
             after(self, args, kwargs)
         return result
 

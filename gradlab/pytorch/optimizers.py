@@ -8,6 +8,10 @@ from typing import Any, TypeVar
 
 from gradlab.autograd.mode import current, set_grad_enabled
 from gradlab.dtype import float32, float64, get_default_dtype
+from gradlab.optim.hooks import (
+    register_optimizer_step_post_hook as register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook as register_optimizer_step_pre_hook,
+)
 from gradlab.tensor import Tensor
 from gradlab.tensor.complex import view_as_real
 

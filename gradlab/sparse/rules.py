@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from gradlab import dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.dtype import from_numpy, result_type
 from gradlab.layout import sparse_coo
 from gradlab.op import Op
 from gradlab.ops import ROWS
@@ -92,7 +93,7 @@ def add(a: Any, b: Any, name: str = "add") -> Any:
             raise refusal(f"{name} of shapes {a._array.shape} and {shape}")
         if a._array.shape != shape:
             return b + a.to_dense()
-        dtype = (b[:0].sum() + a._array.values[:0].sum()).dtype
+        dtype = from_numpy(result_type([(x.dtype, len(shape)) for x in (b._array, a._array.values._array)]))
         return entries.add_to(b.to(dtype=dtype), a._array.pattern, a._array.values.to(dtype=dtype))
     entries.fitting(name, a, b._array.shape)
     x, y = a._array, b._array

@@ -17,6 +17,7 @@ from gradlab.sparse.array import Pattern, SparseArray, adopt, is_sparse, refusal
 from gradlab.sparse.contents import ContentMethods
 from gradlab.sparse.printing import describe
 from gradlab.sparse.rules import refuse_the_rest
+from gradlab.spec import ShapeError
 from gradlab.tensor import Tensor
 from gradlab.tensor.subclasses import disabled
 
@@ -81,6 +82,8 @@ class SparseTensor(ContentMethods):
 
     def t(self) -> Any:
         """The transpose of a matrix."""
+        if len(self._array.shape) > 2:
+            raise ShapeError(f"t: at most 2 dimensions, not shape {self._array.shape}; use transpose")
         return self if len(self._array.shape) < 2 else shapes.transpose(self, 0, 1)
 
     def transpose(self, dim0: Any, dim1: Any = None) -> Any:

@@ -14,6 +14,7 @@ from gradlab.named_errors import named_functions
 from gradlab.spec import count, is_number, normalize_dim, whole
 from gradlab.tensor.common_arguments import either, few_enough, into, only_tensors
 from gradlab.tensor.convert import moved
+from gradlab.tensor.creation import zeros
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.shape import cat, expand, reshape, stack
 from gradlab.tensor.splitting import narrow, split
@@ -138,6 +139,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
     tensor([[1., 0., 0.],
             [0., 1., 1.]])
     """
+    if not tensors:
+        return zeros((1, 0))
     dtype = common_dtype(_several("block_diag", tensors))
     blocks: list[Any] = []
     for x in tensors:

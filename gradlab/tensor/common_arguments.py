@@ -134,8 +134,12 @@ def _write(name: str, out: Any, result: Any, warn: bool) -> Any:
     return inplace.rebind(out, result.clone()._array, None, mode)
 
 
+_SEQUENCES = ("arange", "linspace", "logspace", "range")
+
+
 def made(name: str, out: Any, dtype: Any, device: Any, make: Callable[[Any, Any], Any]) -> Any:
-    """Let a function that makes tensors, `make(dtype, device)`, make one like `out`, and write it there.
+    """Let a function that makes tensors, `make(dtype, device)`, make one like `out`, and write it there. A sequence goes into an `out` of
+    another shape with as many elements in order, as in PyTorch.
 
     RuntimeError for a dtype or device that is not that of `out`.
     """
@@ -146,7 +150,10 @@ def made(name: str, out: Any, dtype: Any, device: Any, make: Callable[[Any, Any]
         raise RuntimeError(f"{name}(): dtype {from_numpy(as_numpy(dtype))} does not match dtype of out parameter ({from_numpy(own)})")
     if device is not None and (Device(device).type, Device(device).index or 0) != (place.type, place.index or 0):
         raise RuntimeError(f"{name}(): device {Device(device)} does not match device of out parameter ({place})")
-    return into(name, out, make(own, place), warn=False)
+    result = make(own, place)
+    if name in _SEQUENCES and result.numel() == out.numel():  # type: ignore[attr-defined]
+        result = result.reshape(out._array.shape)
+    return into(name, out, result, warn=False)
 
 
 def plain(name: str, options: dict[str, Any]) -> None:

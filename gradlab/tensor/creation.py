@@ -338,11 +338,13 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-D tensor sharing the memory of an object with a buffer (bytearray, array, mmap): `count` elements (-1: all) from byte `offset`.
 
-    ValueError where the buffer is too small, or its length no multiple of an element's. What is read-only, such as bytes, is copied.
+    ValueError where the buffer is empty or too small, its length no multiple of an element's, or count 0. What is read-only is copied.
 
     >>> gl.frombuffer(bytearray([1, 2, 3]), dtype=gl.uint8)
     tensor([1, 2, 3], dtype=gradlab.uint8)
     """
+    if not count or not 0 <= offset < memoryview(buffer).nbytes:
+        raise ValueError(f"frombuffer: count={count} from byte offset={offset} of {memoryview(buffer).nbytes} bytes is no element")
     array = np.frombuffer(buffer, as_numpy(dtype), count, offset)
     return placed(array if array.flags.writeable else array.copy(), "cpu", requires_grad)
 
@@ -358,17 +360,21 @@ def _from_buffer(obj: Any, dtype: Any) -> Any:
     return array.view(as_numpy(dtype)) if dtype is not None and array.dtype == np.uint8 else array
 
 
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of `obj`, sharing its memory where possible (`copy=True` never does): a tensor's, an array's, a buffer's.
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool | None = None) -> Tensor:
+    """A tensor of `obj`, sharing its memory where possible (`copy=True` never does): a tensor's, an array's, a buffer's, a capsule's.
 
-    dtype: of bytes (bytearray, mmap) what they are read as; another buffer's and an array's numbers are converted to it.
+    dtype: of bytes (bytearray, mmap) what they are read as; another buffer's and an array's numbers are converted to it. requires_grad:
+    by default a tensor stays in its graph; False takes it out, True asks for gradients where it has none.
 
     >>> gl.asarray([1.0, 2.0])
     tensor([1., 2.])
     """
-    if copy:
-        return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
+    obj = from_dlpack(obj) if is_capsule(obj) else obj
+    if copy and not isinstance(obj, Differentiable):
+        return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad or False)
     found = as_tensor(_from_buffer(obj, dtype), dtype=dtype, device=device)
+    found = found if not copy or found is not obj else found.clone()
+    found = found if requires_grad is None or flag("asarray", "requires_grad", requires_grad) else found.detach()
     return found.requires_grad_() if requires_grad and not found.requires_grad else found
 
 

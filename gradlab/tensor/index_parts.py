@@ -27,6 +27,7 @@ _nonzero, _cat = map(bind, (ops.indexing.nonzero, ops.movement.cat))
 ALL = (0, None, 1)
 UINT8 = uint8.dtype
 _WHOLE = (np.dtype(np.int32), INT64)
+_PARTS = (Differentiable, slice, list, tuple, range, np.ndarray)
 
 
 class Parsed:
@@ -65,7 +66,7 @@ def as_index(part: Any, like: Tensor) -> Any:
     if dtype != INT64 and dtype != BOOL:
         if dtype == UINT8:
             warn(UserWarning, "index: a uint8 tensor is taken for a mask, as PyTorch's older scripts mean it; say so: .bool(), or .long()")
-        elif dtype not in _WHOLE:
+        elif dtype not in _WHOLE and (dtype.kind != "i" or part._array.shape):  # without dimensions any integer is one
             raise kind_error(part)
         part = part.to(BOOL if dtype == UINT8 else INT64)
     return part
@@ -135,15 +136,20 @@ def width(part: Any) -> int:
     return len(part._array.shape) if isinstance(part, Differentiable) and part._array.dtype == BOOL else 1
 
 
-def _several(part: Any) -> bool:
-    """Whether a list with that in it is a tuple of indices, as in PyTorch."""
-    return part is None or part is Ellipsis or isinstance(part, (Differentiable, slice))
+def _several(index: list[Any]) -> bool:
+    """Whether a list is a tuple of indices, as in PyTorch: of fewer than 32 parts of which one is no number. Where NumPy would take it for
+    one index tensor (it holds sequences alone), a UserWarning says so."""
+    if len(index) >= 32 or not any(p is None or p is Ellipsis or isinstance(p, _PARTS) for p in index):
+        return False
+    if all(isinstance(part, (list, tuple, range, np.ndarray)) for part in index):
+        warn(UserWarning, "index: a list of sequences is a tuple of indices, as in PyTorch (in NumPy it is one); write x[tuple(index)]")
+    return True
 
 
 def parse(index: Any, tensor: Tensor) -> Parsed:
     """Take an index apart. Raises IndexError (and ValueError, TypeError for slices) where it does not fit the tensor."""
     shape = tensor._array.shape
-    several = type(index) is tuple or (type(index) is list and any(map(_several, index)))
+    several = type(index) is tuple or (type(index) is list and _several(index))
     parts = list(index) if several else [index]
     for i, part in enumerate(parts):
         if isinstance(part, (bool, np.bool_)):

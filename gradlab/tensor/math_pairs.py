@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
-from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128
+from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128, result_type
 from gradlab.named_errors import explain, named_functions
 from gradlab.tensor import elementwise, where
 from gradlab.tensor.common_arguments import into, only_tensors
@@ -298,6 +298,16 @@ def _scaled(input: Tensor, product: Tensor, value: float) -> Tensor:
     return product * value
 
 
+def _of_one_type(*tensors: Tensor) -> Any:
+    """Tensors in their common result type. Two by two it would be another one: a 0-d float64 tensor counts beside one of integers, but not
+    beside one of float32."""
+    first, *others = [x._array.dtype for x in tensors]
+    if all(dtype == first for dtype in others):
+        return tensors
+    dtype = result_type([(x._array.dtype, len(x._array.shape)) for x in tensors])
+    return [x if x._array.dtype == dtype else x.to(dtype) for x in tensors]
+
+
 @rounds_once
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: float = 1, out: Any = None) -> Tensor:
     """input + value · tensor1 · tensor2. Of integers `value` is cut to an integer.
@@ -308,6 +318,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: f
     if old:
         tensor1, tensor2, value = with_value("addcmul", tensor1, tensor2, old)
     only_tensors("addcmul", input, tensor1, tensor2)
+    input, tensor1, tensor2 = _of_one_type(input, tensor1, tensor2)
     result = input + _scaled(input, tensor1 * tensor2, value)
     return result if out is None else into("addcmul", out, result)
 
@@ -324,6 +335,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: f
     only_tensors("addcdiv", input, tensor1, tensor2)
     if tensor1._array.dtype not in INEXACT and tensor2._array.dtype not in INEXACT:
         raise RuntimeError("addcdiv: dividing two integer tensors is not supported; convert one with .float()")
+    input, tensor1, tensor2 = _of_one_type(input, tensor1, tensor2)
     result = input + _scaled(input, tensor1 / tensor2, value)
     return result if out is None else into("addcdiv", out, result)
 

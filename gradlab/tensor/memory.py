@@ -16,7 +16,7 @@ from gradlab.kernel import Library
 from gradlab.named_errors import explain, named_functions
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec, count, whole
-from gradlab.strides import MemoryFormat, contiguous_format, dense_order, has_format
+from gradlab.strides import MemoryFormat, contiguous_format, dense_order, has_format, row_major
 from gradlab.tensor.bits import offset
 from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.shape import permute, reshape, sizes
@@ -220,7 +220,8 @@ class MemoryMethods(Differentiable):
         (3, 1)
         """
         dim = dim if axis is None else either("stride", dim, None, axis)
-        steps = tuple(s // self._array.dtype.itemsize for s in self._array.strides)
+        array = self._array
+        steps = row_major(array.shape, 1) if 0 in array.shape else tuple(s // array.dtype.itemsize for s in array.strides)
         return steps if dim is None else steps[dim]
 
     def storage_offset(self) -> int:

@@ -78,6 +78,8 @@ def histogram(
     """
     only_tensors("histogram", input)
     only_real("histogram", input, bins, weight)
+    if input._array.dtype not in FLOATING:
+        raise RuntimeError(needs_floating("histogram", input.dtype))
     if out is not None:
         return into("histogram", out, histogram(input, bins, range=range, weight=weight, density=density))
     values = values_of(input.detach()).reshape(-1)

@@ -41,8 +41,8 @@ class RandomMethods(Differentiable):
         >>> gl.zeros(2).uniform_(3, 3)
         tensor([3., 3.])
         """
-        if not low <= to:
-            raise RuntimeError(f"uniform_: the range from {low} to {to} is empty")
+        if not low <= to or math.isinf(float(to) - float(low)):
+            raise RuntimeError(f"uniform_: the range from {low} to {to} is empty, or not finite")
         return _filled("uniform_", self, "uniform", generator, INEXACT, low=float(low), high=float(to))
 
     def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
@@ -119,9 +119,9 @@ class RandomMethods(Differentiable):
 
         return _fill("bernoulli_", self, values, REAL)
 
-    def random_(self, low: int | None = None, to: int | None = None, *, generator: Generator | None = None) -> Any:
+    def random_(self, low: int | None = None, to: Any = ..., *, generator: Generator | None = None) -> Any:
         """Integers: `random_(low, to)` from low up to, but not including, to; `random_(to)` from 0; `random_()` all that the dtype holds
-        exactly and that are not negative.
+        exactly and that are not negative; `random_(low, None)` those from low on.
 
         >>> gl.zeros(2).random_(5, 6)
         tensor([5., 5.])
@@ -129,7 +129,7 @@ class RandomMethods(Differentiable):
         target: Any = self
         if target._array.dtype not in REAL:
             return _fill("random_", self, target.clone, REAL)  # refused there
-        if low is not None and to is None:
+        if to is ...:  # not given: the only number is where to end
             low, to = 0, low
         first, last = low or 0, limits(self._array.dtype)[1] + 1 if to is None else to
         first, last = fitting("random_", first, last, target._array.dtype)

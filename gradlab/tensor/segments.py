@@ -58,6 +58,8 @@ def segment_reduce(
         begins = ends - table
     else:
         begins, ends = table[..., :-1], table[..., 1:]
+        if not unsafe and not table.is_meta and bool((begins > ends).any() | (table < 0).any() | (table > size).any()):
+            raise RuntimeError(f"segment_reduce: offsets are from 0 to {size}, the size of axis {axis}, and do not decrease")
     number = begins._array.shape[-1]
     places = arange(size, device=data.device).unsqueeze(-1)
     # the segment that each element lies in; what lies in none goes to one more

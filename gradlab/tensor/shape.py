@@ -331,7 +331,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     >>> gl.flip(gl.arange(3), (0,))
     tensor([2, 1, 0])
     """
-    return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if (given := sizes(one_of("flip", order, dims))) else ())
+    return _flip(input, dims=(d := sizes(one_of("flip", order, dims) or required("flip", None, None))) and normalize_dims(d, input.ndim))
 
 
 named_functions(__name__)

@@ -51,9 +51,14 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     >>> gl.unravel_index(gl.tensor([4, 5]), (2, 3))
     (tensor([1, 1]), tensor([1, 2]))
     """
+    if indices._array.dtype.kind not in "iu":
+        raise TypeError(f"unravel_index: indices are integers, not {indices.dtype}")
+    dims = sizes((shape,))
+    if min(dims, default=0) < 0:
+        raise ValueError(f"unravel_index: no size of shape is negative, in {dims}")
     found: list[Any] = []
-    rest: Any = indices.long() if indices._array.dtype.kind in "iu" else indices
-    for size in reversed(sizes((shape,))):
+    rest: Any = indices.long()
+    for size in reversed(dims):
         found.append(rest % size)
         rest = rest.div(size, rounding_mode="floor")
     return tuple(reversed(found))

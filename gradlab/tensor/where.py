@@ -49,6 +49,10 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
         if min is None and max is None:
             raise ValueError("clamp: give min, max or both")
         if isinstance(min, Differentiable) or isinstance(max, Differentiable):
+            given = (input, *[v for v in (min, max) if v is not None])
+            tensors = [(x._array.dtype, len(x._array.shape)) for x in given if isinstance(x, Differentiable)]
+            dtype = result_type(tensors, [x for x in given if not isinstance(x, Differentiable)])
+            input = input if input._array.dtype == dtype else input.to(dtype)
             out = input if min is None else _bounded(_lt, input, min)
             return out if max is None else _bounded(_gt, out, max)
         if isinstance(min, np.generic) or isinstance(max, np.generic):

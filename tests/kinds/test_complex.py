@@ -190,3 +190,27 @@ def test_cuts_infinities_and_zeros(name):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-300)
         signed = ~np.isnan(b) & (name != "sgn")
         np.testing.assert_array_equal(np.signbit(a)[signed], np.signbit(b)[signed])
+
+
+@pytest.mark.parametrize("dtype", [gl.float64, gl.complex128])
+@pytest.mark.parametrize("kind", ["matrix_exp", "cayley", "householder"])
+@pytest.mark.parametrize("sizes", [(3, 3), (3, 5), (5, 3)])
+def test_unitary_weights(kind, sizes, dtype):
+    """A weight stays unitary while it is trained."""
+    layer = gl.nn.utils.parametrizations.orthogonal(gl.nn.Linear(*sizes, dtype=dtype), orthogonal_map=kind)
+    optimizer, x = gl.optim.SGD(layer.parameters(), 0.1), gl.randn(5, sizes[0], dtype=dtype)
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(x).abs().sum().backward()
+        optimizer.step()
+    w = layer.weight.detach()
+    product = w @ w.mH if w.shape[0] <= w.shape[1] else w.mH @ w
+    assert gl.allclose(product, gl.eye(3, dtype=dtype), atol=1e-9)
+
+
+def test_the_norm_of_complex_gradients_is_real():
+    p = gl.nn.Parameter(gl.ones(3, dtype=gl.complex64))
+    p.grad = gl.full((3,), 2j)
+    for total in (gl.nn.utils.get_total_norm([p.grad]), gl.nn.utils.clip_grad_norm_([p], 1.0)):
+        assert total.dtype == gl.float32 and abs(float(total) - 12**0.5) < 1e-6
+    assert gl.allclose(p.grad, gl.full((3,), 1j / 3**0.5), atol=1e-5)

@@ -116,3 +116,60 @@ def test_a_distribution_with_parts_of_its_own_is_not_expanded_without_them():
     for kind in (Named, Expanded):
         assert kind(gl.tensor(0.0), gl.tensor(1.0), gl.tensor(5.0)).expand((3,)).shift.shape == (3,)
     assert Same(0.0, 1.0).expand((3,)).batch_shape == (3,)
+
+
+@pytest.mark.parametrize("made", [lambda t: D.Cauchy(t(0.5), t(2.0)), lambda t: D.StudentT(t(0.1)), lambda t: D.HalfCauchy(t(2.0)),
+                                  lambda t: D.Pareto(t(1e-30), t(0.1)), lambda t: D.Gumbel(t(0.5), t(2.0)),
+                                  lambda t: D.Laplace(t(0.0), t(2.0)),
+                                  lambda t: D.LogNormal(t(0.0), t(1.0)), lambda t: D.InverseGamma(t(0.1), t(1.0)),
+                                  lambda t: D.FisherSnedecor(t(0.1), t(0.1)),
+                                  lambda t: D.GeneralizedPareto(t(0.0), t(1.0), t(3.0))])  # fmt: skip
+def test_densities_far_out(made):
+    """Heavy tails reach numbers whose squares no float32 holds; their logarithms are those of float64, and so are the gradients."""
+    for at in (2e-30, 1e-10, 1e10, 1e20, 1e30):
+        found = []
+        for dtype in (gl.float32, gl.float64):
+            value = gl.tensor(at, dtype=dtype, requires_grad=True)
+            density = made(lambda x, dtype=dtype: gl.tensor(x, dtype=dtype)).log_prob(value)
+            found.append([float(density), float(gl.autograd.grad(density, value)[0])])
+        with np.errstate(over="ignore"):
+            np.testing.assert_allclose(found[0], np.float32(found[1]), rtol=1e-4, atol=1e-30)
+
+
+T = D.transforms
+RISING = [T.ExpTransform(), T.SigmoidTransform(), T.TanhTransform(), T.SoftplusTransform(),
+          T.AffineTransform(1.0, 2.0), T.PowerTransform(gl.tensor(3.0)), T.CumulativeDistributionTransform(D.Normal(0.0, 1.0))]  # fmt: skip
+FALLING = [T.AffineTransform(1.0, -2.0), T.PowerTransform(gl.tensor(-1.0))]
+
+
+def test_the_sign_of_every_transform():
+    """`cdf` turns over where a transform falls, and has no meaning where it does neither."""
+    for expected, kinds in ((1, RISING), (-1, FALLING)):
+        for t in kinds:
+            each = (t, t.inv, T.IndependentTransform(t, 1), T.ComposeTransform([t, T.ExpTransform()]))
+            assert [int(x.sign) for x in each] == [expected] * 4, t
+    seen = {type(t).__name__ for t in (*RISING, *FALLING)} | {"ComposeTransform", "IndependentTransform", "Transform"}
+    others = {"AbsTransform": (), "SoftmaxTransform": (), "StickBreakingTransform": (), "LowerCholeskyTransform": (),
+              "PositiveDefiniteTransform": (), "CorrCholeskyTransform": (), "ReshapeTransform": ((2,), (2, 1)),
+              "CatTransform": ([T.ExpTransform()],), "StackTransform": ([T.ExpTransform()],)}  # fmt: skip
+    assert seen | set(others) == {name for name in vars(T) if name.endswith("Transform") and name[0] != "_"}
+    for name, arguments in others.items():
+        with pytest.raises(NotImplementedError):
+            _ = getattr(T, name)(*arguments).sign
+    with pytest.raises(NotImplementedError):
+        D.TransformedDistribution(D.Normal(0.0, 1.0), [T.AbsTransform()]).cdf(gl.tensor(0.5))
+
+
+def test_transforms_with_equal_numbers_are_equal():
+    """So that the divergence of two distributions that go through the same function is that of their bases."""
+    kinds = [lambda: T.ExpTransform(), lambda: T.AffineTransform(1.0, 2.0), lambda: T.AffineTransform(gl.ones(2), 2.0),
+             lambda: T.PowerTransform(gl.tensor(2.0)), lambda: T.IndependentTransform(T.ExpTransform(), 1),
+             lambda: T.ComposeTransform([T.AffineTransform(0.0, 3.0), T.TanhTransform()])]  # fmt: skip
+    made = [(each(), each(), each().inv, each().inv) for each in kinds]
+    for i, (a, b, c, d) in enumerate(made):
+        assert a == b and c == d and a != c and hash(a) == hash(b)
+        assert all(a != x[0] for j, x in enumerate(made) if i != j)
+        base, other = D.Normal(gl.zeros(2), 1.0), D.Normal(gl.ones(2), 1.0)
+        p, q = D.TransformedDistribution(base, [a]), D.TransformedDistribution(other, [b])
+        assert gl.allclose(D.kl_divergence(p, q), gl.full(p.batch_shape, 0.5 * (1 if p.batch_shape else 2)))
+    assert T.AffineTransform(1.0, 2.0) != T.AffineTransform(1.0, 3.0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gradlab.dtype import HALF
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.linear import embedding
 from gradlab.tensor.creation import arange
+from gradlab.tensor.index_parts import known
 from gradlab.tensor.rounding import rounds_once
+from gradlab.tensor.sort import searchsorted
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -19,7 +22,8 @@ NAME = "embedding_bag"
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Tensor, Tensor, int]:
-    """The indices in a row, the number of each one's bag, and how many bags there are."""
+    """The indices in a row, the number of each one's bag (what lies behind the last bag has the number after it), and how many bags
+    there are. RuntimeError for offsets that do not begin at 0, decrease, or lie beyond the input, where they can be looked at."""
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(f"{NAME}: offsets are only for input of one dimension, not {input.shape}; its rows are the bags")
@@ -35,9 +39,13 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
     bags = offsets.shape[0] - (1 if include_last_offset else 0)
     if bags < 0:
         raise RuntimeError(f"{NAME}: with include_last_offset there is at least one offset")
-    starts = offsets[:bags]
-    places = arange(input.shape[0], device=input.device)
-    return input, (places.unsqueeze(1) >= starts.unsqueeze(0)).sum(1) - 1, bags
+    length = input.shape[0]
+    if known(offsets) and offsets.shape[0]:
+        at = offsets.tolist()
+        if at[0] or at[-1] > length or any(a > b for a, b in pairwise(at)):
+            told = str(at) if len(at) < 9 else f"{at[:4]} … {at[-4:]}"
+            raise RuntimeError(f"{NAME}: offsets begin at 0, do not decrease and end at most at {length}, the input's length, not {told}")
+    return input, searchsorted(offsets, arange(length, device=input.device), right=True) - 1, bags
 
 
 def embedding_bag(
@@ -71,11 +79,16 @@ def embedding_bag(
         raise ValueError(f'{NAME}: mode="max" does not scale gradients by frequency')
     rows, dtype = weight.shape[0] if weight.ndim == 2 else 0, weight.dtype
     flat, numbers, bags = _bags(input, offsets, include_last_offset)
-    skipped = None if padding_idx is None else padding_idx % rows if rows else padding_idx
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise ValueError(f"{NAME}: padding_idx {padding_idx} is not a row of the table of shape {tuple(weight.shape)}")
+    skipped = None if padding_idx is None else padding_idx % rows
     if per_sample_weights is not None and weight._array.dtype in HALF and max_norm is None and not sparse:  # one unit, its gradients too
         weight = weight.float()
     found = embedding(flat, weight, skipped, max_norm, norm_type, scale_grad_by_freq, sparse)
     kept = None if skipped is None else flat != skipped
+    if include_last_offset and offsets is not None:
+        inside = numbers < bags
+        numbers, kept = numbers.clamp(max=max(bags - 1, 0)), inside if kept is None else kept & inside
     return _reduced(found, numbers, bags, kept, per_sample_weights, mode).to(dtype)
 
 

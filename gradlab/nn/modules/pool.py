@@ -256,6 +256,7 @@ class _FractionalMaxPool(Module):
         each = tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,)
         if output_ratio is not None and not all(0 < ratio < 1 for ratio in each):
             raise ValueError(f"{type(self).__name__}: output_ratio must be between 0 and 1, got {output_ratio}")
+        kernel_size, output_size, output_ratio = (tuple(v) if isinstance(v, list) else v for v in (kernel_size, output_size, output_ratio))
         self.kernel_size = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * self._rank
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradlab.advice import warn
 from gradlab.autograd.mode import no_grad
-from gradlab.dtype import HALF, result_type
+from gradlab.dtype import HALF, real_of, result_type
 from gradlab.layout import strided
 from gradlab.named_errors import named_functions
 from gradlab.tensor import Tensor
@@ -44,8 +44,8 @@ def _total_norm(listed: list[Tensor], norm_type: float | str, error_if_nonfinite
 
 
 def _rounded(total: Tensor, listed: list[Tensor]) -> Tensor:
-    """The norm in the type of the tensors."""
-    dtype = result_type((x._array.dtype, 1) for x in listed) if listed else total._array.dtype
+    """The norm in the type of the tensors, of complex ones in that of their parts."""
+    dtype = real_of(result_type((x._array.dtype, 1) for x in listed)) if listed else total._array.dtype
     return total if total._array.dtype == dtype else total.to(dtype)
 
 

@@ -144,7 +144,7 @@ def _completed(matrix: Tensor, n: int) -> Tensor:
         noise = randn(*matrix.shape[:-2], n, missing, dtype=matrix.dtype, device=matrix.device)
         matrix = cat([matrix, noise], dim=-1)
     q, r = linalg.qr(matrix)
-    signs = r.diagonal(dim1=-2, dim2=-1).sign()
+    signs = r.diagonal(dim1=-2, dim2=-1).sgn()
     return q * (signs + (signs == 0).to(signs.dtype)).unsqueeze(-2)
 
 
@@ -167,11 +167,11 @@ class _Orthogonal(Module):
         return q.mT if wide else q
 
     def _rotated(self, x: Tensor, n: int) -> Tensor:
-        """Of the skew-symmetric matrix of X's lower triangle."""
+        """Of the skew-symmetric (of complex numbers skew-Hermitian) matrix of X's lower triangle."""
         low = x.tril()
         if low.shape[-1] < n:
             low = cat([low, low.new_zeros(*low.shape[:-1], n - low.shape[-1])], dim=-1)
-        skew = low - low.mT
+        skew = low - low.mH
         if self.kind == "matrix_exp":
             return skew.matrix_exp()
         one = eye(n, dtype=x.dtype, device=x.device)
@@ -182,12 +182,12 @@ class _Orthogonal(Module):
         n, k = x.shape[-2:]
         one = eye(n, dtype=x.dtype, device=x.device)[:, :k]
         columns = x.tril(-1) + one
-        scale = 2.0 / columns.square().sum(-2)
+        scale = 2.0 / columns.abs().square().sum(-2)
         q = one.expand(x.shape)
         for i in reversed(range(k)):
             v = columns[..., i : i + 1]
-            q = q - scale[..., i : i + 1].unsqueeze(-1) * v @ (v.mT @ q)
-        return q * x.detach().diagonal(dim1=-2, dim2=-1).trunc().unsqueeze(-2)
+            q = q - scale[..., i : i + 1].unsqueeze(-1) * v @ (v.mH @ q)
+        return q * x.detach().diagonal(dim1=-2, dim2=-1).real.trunc().unsqueeze(-2)
 
     @no_grad()
     def right_inverse(self, q: Tensor) -> Tensor:
