@@ -5,7 +5,10 @@ A tensor is three slots: its raw array, its edge into the graph and, for few, a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from gradlab.op import Op
@@ -82,3 +85,29 @@ def version_of(tensor: Differentiable) -> Version:
         if edge is not None and edge is not LEAF:
             edge.node.watch(edge.index, meta.version)
     return meta.version
+
+
+_TAKEN = (Differentiable, np.ndarray, np.generic, int, float, complex)
+
+
+def foreign(value: Any, reflected: str) -> bool:
+    """Whether an operator's right side is of a class that knows by its own reflected operator what to do with a tensor: a Series, a
+    quantity with a unit, a user's. Such an operator says NotImplemented, and Python asks the other side. Not those that Python itself has,
+    nor what is taken for numbers, nor what answers by `__torch_function__`."""
+    kind = type(value)
+    if not hasattr(kind, reflected) or kind.__module__ == "builtins" or hasattr(kind, "__torch_function__") or hasattr(value, "expr"):
+        return False
+    return not isinstance(value, _TAKEN)
+
+
+def reflecting(function: Callable[..., Any], reflected: str) -> Callable[..., Any]:
+    """A function of two as an operator; see `foreign`."""
+
+    def operator(self: Any, other: Any) -> Any:
+        if type(other) is not type(self) and foreign(other, reflected):
+            return NotImplemented
+        return function(self, other)
+
+    operator.__name__ = operator.__qualname__ = ("__i" if function.__name__.endswith("_") else "__") + reflected.removeprefix("__r")
+    operator.__doc__, operator.__module__ = function.__doc__, function.__module__
+    return operator

@@ -14,7 +14,7 @@ import numpy as np
 from numpy import empty, ndarray
 
 from gradlab.autograd import formulas
-from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.base import LEAF, Differentiable, foreign
 from gradlab.autograd.general import apply, refresh, wrap
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, next_sequence
@@ -156,7 +156,7 @@ def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     return call
 
 
-def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
+def binary(op: Op, node: type[Node], depth: int = 2, reflected: str = "") -> Callable[..., Any]:
     cpu, steps = op.cpu, op.steps
     keep, keeps_y, is_ufunc = formulas.keeper(op), bool(op.kept_outputs), isinstance(cpu, np.ufunc)
     keeps_none, crossed = formulas.keeps(op)
@@ -171,7 +171,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         try:
             x, y = a._array, b._array
         except AttributeError:
-            return with_number(a, b, mode)
+            return NotImplemented if reflected and foreign(b, reflected) else with_number(a, b, mode)
         if type(x) is not ndarray or type(y) is not ndarray or mode.special:
             return apply(op, (a, b), {})
         dtype = x.dtype
@@ -324,7 +324,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     return call
 
 
-def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth: int = 2) -> Callable[..., Any]:
+def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth: int = 2, reflected: str = "") -> Callable[..., Any]:
     """Of two matrices, or as many of each; `batched` is the call for others. Each input's gradient asks for the other input."""
     cpu = op.cpu
 
@@ -333,7 +333,7 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
         try:
             x, y = a._array, b._array
         except AttributeError:
-            return batched(a, b)
+            return NotImplemented if reflected and foreign(b, reflected) else batched(a, b)
         if type(x) is not ndarray or type(y) is not ndarray or mode.special:
             return apply(op, (a, b), {}) if len(getattr(x, "shape", ())) == len(getattr(y, "shape", ())) == 2 else batched(a, b)
         dtype = x.dtype

@@ -14,6 +14,7 @@ from weakref import ref
 
 from gradlab import call_site
 from gradlab.autograd.base import LEAF
+from gradlab.autograd.node import SPENT
 
 SHOWN = 4
 _ASKING = os.path.join(call_site.PACKAGE, "overrides", "overridable.py")  # where classes may answer for a public function
@@ -29,7 +30,7 @@ def note(what: str, tensor: Any) -> None:
     """`tensor`, which is in a graph, was copied out of it by a method that the user called."""
     edge = tensor._edge
     source = tensor if edge is LEAF else edge.node
-    if source is not tensor and source.saved is None:
+    if source is not tensor and (source.saved is None or source.saved is SPENT):
         return  # backward has run through it: what is read for a log
     frame = getframe(2)
     if frame.f_code.co_filename == _ASKING and frame.f_back is not None:

@@ -23,6 +23,13 @@ class Edge(NamedTuple):
     index: int  # type: ignore[assignment]
 
 
+class _Spent(tuple[Any, ...]):
+    __slots__ = ()
+
+
+SPENT = _Spent()  # what a node that keeps nothing has kept, when backward has run through it
+
+
 class Node:
     """One recorded operation. Call it with the gradient of its output (of each output) for its inputs' gradients.
 

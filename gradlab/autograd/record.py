@@ -36,13 +36,15 @@ def bind(op: Op) -> Callable[..., Any]:
     return op.call
 
 
-def operator(op: Op, otherwise: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """As `bind`, for an elementwise row that is a Tensor's operator itself: with no function in between, the caller is one frame nearer."""
+def operator(op: Op, reflected: str = "", otherwise: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """As `bind`, for an elementwise row that is a Tensor's operator itself: with no function in between, the caller is one frame nearer.
+    reflected: what the other side's class would call its operator."""
     bind(op)
     if otherwise is not None:  # a matrix product; `otherwise` takes what is not two matrices
-        return fast_elementwise.matrix_product(op, op.node, otherwise, depth=1)
-    make = fast_elementwise.unary if len(op.inputs) == 1 else fast_elementwise.binary
-    return make(op, op.node, depth=1)
+        return fast_elementwise.matrix_product(op, op.node, otherwise, depth=1, reflected=reflected)
+    if len(op.inputs) == 1:
+        return fast_elementwise.unary(op, op.node, depth=1)
+    return fast_elementwise.binary(op, op.node, depth=1, reflected=reflected)
 
 
 def fully_connected(op: Op) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from weakref import ReferenceType
 from gradlab.autograd.base import LEAF, Differentiable, Place
 from gradlab.autograd.hooks import Adding, Sight, checked, replaced
 from gradlab.autograd.mode import current, users_code
-from gradlab.autograd.node import AccumulateGrad, Node
+from gradlab.autograd.node import SPENT, AccumulateGrad, Node
 from gradlab.autograd.rounding import Sum
 from gradlab.dtype import HALF
 
@@ -205,8 +205,8 @@ class Walk:
                     else:  # of no gradient at all, which a pre-hook may leave, nothing is taken
                         nothing = gradient is None or (node.count > 1 and all(part is None for part in gradient))
                         found = _after(node, [None] * len(node.edges) if nothing else node.back(gradient), gradient)
-                    if not retain and node.saved:  # of what keeps nothing, nothing is freed: it may run again
-                        node.saved = None
+                    if not retain:  # of what keeps nothing, nothing is freed: it may run again
+                        node.saved = None if node.saved else SPENT
                     successor = None
                     for edge, part in zip(node.edges, found):
                         if part is None or edge is None:

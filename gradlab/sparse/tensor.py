@@ -210,16 +210,16 @@ class SparseTensor(ContentMethods):
             raise refusal("copy_ of a dense tensor, which to_sparse() would make one of,")
         return self._become("copy_", source.to(device=self.device).clone())
 
-    def __iadd__(self, other: Any) -> Any:  # type: ignore[override]
+    def __iadd__(self, other: Any) -> Any:
         return self.add_(other)
 
-    def __isub__(self, other: Any) -> Any:  # type: ignore[override]
+    def __isub__(self, other: Any) -> Any:
         return self.sub_(other)
 
     def __imul__(self, other: Any) -> Any:
         return self.mul_(other)
 
-    def __itruediv__(self, other: Any) -> Any:  # type: ignore[override]
+    def __itruediv__(self, other: Any) -> Any:
         return self.div_(other)
 
 

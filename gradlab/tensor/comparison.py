@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import ops
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, foreign, reflecting
 from gradlab.autograd.record import bind
 from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import into
@@ -29,6 +29,7 @@ _isnan, _isinf, _isfinite = map(bind, (_rows.isnan, _rows.isinf, _rows.isfinite)
 _and, _or, _xor, _not = map(bind, (_rows.bitwise_and, _rows.bitwise_or, _rows.bitwise_xor, _rows.bitwise_not))
 
 Operand = Any  # a Tensor or a Python number
+_PLAIN = frozenset({int, float})
 _COMPARABLE = (Differentiable, int, float, complex, np.generic, np.ndarray)
 
 
@@ -230,18 +231,18 @@ class ComparisonMethods(Differentiable):
     __hash__ = object.__hash__
 
     def __lt__(self, other: Any) -> Any:
-        return _lt(self, other)
+        return _lt(self, other) if type(other) in _PLAIN or not foreign(other, "__gt__") else NotImplemented
 
     def __le__(self, other: Any) -> Any:
-        return _le(self, other)
+        return _le(self, other) if type(other) in _PLAIN or not foreign(other, "__ge__") else NotImplemented
 
     def __gt__(self, other: Any) -> Any:
-        return _gt(self, other)
+        return _gt(self, other) if type(other) in _PLAIN or not foreign(other, "__lt__") else NotImplemented
 
     def __ge__(self, other: Any) -> Any:
-        return _ge(self, other)
+        return _ge(self, other) if type(other) in _PLAIN or not foreign(other, "__le__") else NotImplemented
 
-    __and__ = __rand__ = bitwise_and
-    __or__ = __ror__ = bitwise_or
-    __xor__ = __rxor__ = bitwise_xor
+    __and__, __rand__ = reflecting(bitwise_and, "__rand__"), bitwise_and
+    __or__, __ror__ = reflecting(bitwise_or, "__ror__"), bitwise_or
+    __xor__, __rxor__ = reflecting(bitwise_xor, "__rxor__"), bitwise_xor
     __invert__ = bitwise_not

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import ops
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, reflecting
 from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64, needs_floating
 from gradlab.named_errors import explain, named_functions, number
@@ -371,7 +371,8 @@ class ElementwiseMethods(Differentiable):
         def __neg__(self) -> Tensor: ...
 
     else:  # the bound rows themselves: a function in between is a twentieth of a small operation
-        __add__, __sub__, __mul__, __truediv__, __neg__ = map(operator, (_rows.add, _rows.sub, _rows.mul, _rows.div, _rows.neg))
+        __add__, __sub__, __neg__ = operator(_rows.add, "__radd__"), operator(_rows.sub, "__rsub__"), operator(_rows.neg)
+        __mul__, __truediv__ = operator(_rows.mul, "__rmul__"), operator(_rows.div, "__rtruediv__")
 
     def __radd__(self, other: Operand) -> Tensor:
         return _add(other, self)
@@ -385,15 +386,13 @@ class ElementwiseMethods(Differentiable):
     def __rtruediv__(self, other: Operand) -> Tensor:
         return _div(other, self)
 
-    __rdiv__ = __rtruediv__  # PyTorch has kept Python 2's name
+    __rdiv__, __pow__ = __rtruediv__, reflecting(pow, "__rpow__")  # PyTorch has kept Python 2's name
 
     def __pos__(self) -> Any:
         return self
 
     def __abs__(self) -> Tensor:
         return _abs(self)
-
-    __pow__ = pow
 
     def __rpow__(self, other: Operand) -> Tensor:
         return _pow_tensor(other, self)

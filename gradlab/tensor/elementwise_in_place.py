@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import add as np_add, divide, multiply, subtract
 
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, reflecting
 from gradlab.named_errors import explain
 from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.elementwise import add, div, exp, mul, neg, pow, relu, sigmoid, sqrt, sub, tanh
@@ -172,4 +172,5 @@ class ElementwiseInPlaceMethods(Differentiable):
             return self
         return update("addcdiv_", self, addcdiv, tensor1, tensor2, *old, value=value)
 
-    __iadd__, __isub__, __imul__, __itruediv__, __ipow__ = add_, sub_, mul_, div_, pow_
+    __iadd__, __isub__, __imul__ = reflecting(add_, "__radd__"), reflecting(sub_, "__rsub__"), reflecting(mul_, "__rmul__")
+    __itruediv__, __ipow__ = reflecting(div_, "__rtruediv__"), reflecting(pow_, "__rpow__")

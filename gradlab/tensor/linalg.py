@@ -124,7 +124,7 @@ class LinalgMethods(Differentiable):
         def __matmul__(self, other: Any) -> Tensor: ...
 
     else:
-        __matmul__ = operator(ops.linalg.matmul, matmul)
+        __matmul__ = operator(ops.linalg.matmul, "__rmatmul__", matmul)
 
     def __rmatmul__(self, other: Any) -> Tensor:
         return matmul(other, self)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy import asarray, empty_like
 
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, reflecting
 from gradlab.ops.math import lerp
 from gradlab.quiet import quietly
 from gradlab.tensor import comparison as c, elementwise as p, gamma, math as m, math_pairs as mp, norms, where
@@ -90,5 +90,7 @@ class MathInPlaceMethods(Differentiable):
     negative_, absolute_, clip_, fix_ = twin(p.neg), twin(_abs, "absolute_"), twin(where.clamp), twin(p.trunc)
     arcsin_, arccos_, arctan_, arctan2_ = asin_, acos_, atan_, atan2_
     arcsinh_, arccosh_, arctanh_ = asinh_, acosh_, atanh_
-    __ifloordiv__, __imod__, __ilshift__, __irshift__ = floor_divide_, remainder_, bitwise_left_shift_, bitwise_right_shift_
-    __iand__, __ior__, __ixor__ = bitwise_and_, bitwise_or_, bitwise_xor_
+    __ifloordiv__, __imod__ = reflecting(floor_divide_, "__rfloordiv__"), reflecting(remainder_, "__rmod__")
+    __ilshift__, __irshift__ = reflecting(bitwise_left_shift_, "__rlshift__"), reflecting(bitwise_right_shift_, "__rrshift__")
+    __iand__, __ior__ = reflecting(bitwise_and_, "__rand__"), reflecting(bitwise_or_, "__ror__")
+    __ixor__ = reflecting(bitwise_xor_, "__rxor__")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, reflecting
 from gradlab.autograd.one_row import one_row
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128, result_type
@@ -356,7 +356,8 @@ class MathPairMethods(Differentiable):
     logaddexp, logaddexp2, xlogy, heaviside, nextafter, ldexp = logaddexp, logaddexp2, xlogy, heaviside, nextafter, ldexp
     float_power, clamp_min, clamp_max, gcd, lcm = float_power, clamp_min, clamp_max, gcd, lcm
     bitwise_left_shift, bitwise_right_shift, lerp, addcmul, addcdiv = bitwise_left_shift, bitwise_right_shift, lerp, addcmul, addcdiv
-    __floordiv__, __mod__, __lshift__, __rshift__ = floor_divide, remainder, bitwise_left_shift, bitwise_right_shift
+    __floordiv__, __mod__ = reflecting(floor_divide, "__rfloordiv__"), reflecting(remainder, "__rmod__")
+    __lshift__, __rshift__ = reflecting(bitwise_left_shift, "__rlshift__"), reflecting(bitwise_right_shift, "__rrshift__")
 
     def __rfloordiv__(self, other: Operand) -> Tensor:
         return _floor_divide(other, self)
