@@ -358,9 +358,9 @@ class ElementwiseMethods(Differentiable):
     __slots__ = ()
 
     add, sub, mul, div, pow = add, sub, mul, div, pow
-    multiply, subtract, divide, true_divide, negative, absolute = mul, sub, div, div, neg, abs
     exp, log, sqrt, rsqrt, sin, cos, tanh, sigmoid, reciprocal = exp, log, sqrt, rsqrt, sin, cos, tanh, sigmoid, reciprocal
     neg, abs, sign, square, floor, ceil, trunc, round, relu = neg, abs, sign, square, floor, ceil, trunc, round, relu
+    multiply, subtract, divide, true_divide, negative, absolute = mul, sub, div, div, neg, abs
 
     if TYPE_CHECKING:
 
