@@ -62,3 +62,21 @@ def test_an_ensemble_is_one_vmap():
     for wrong in ([], [nets[0], gl.nn.Linear(1, 1)], [nets[0], gl.nn.Sequential().eval()]):
         with pytest.raises(RuntimeError):
             func.stack_module_state(wrong)
+
+
+def test_plain_tensors_of_a_module_are_replaced_for_a_while():
+    class Scaled(gl.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.scale = gl.nn.Linear(2, 1), gl.ones(1)
+            self.inner.shift = gl.zeros(1)
+
+        def forward(self, x):
+            return self.inner(x) * self.scale + self.inner.shift
+
+    module, x = Scaled(), gl.ones(1, 2)
+    before = module(x)
+    found = gl.func.functional_call(module, {"scale": gl.full((1,), 2.0), "inner.shift": gl.ones(1)}, x)
+    assert gl.allclose(found, before * 2 + 1) and gl.equal(module(x), before) and "scale" not in module.state_dict()
+    with pytest.raises(RuntimeError, match="no parameter or buffer 'other'"):
+        gl.func.functional_call(module, {"other": gl.ones(1)}, x)

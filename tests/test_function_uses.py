@@ -161,3 +161,19 @@ def test_a_vmap_of_its_own():
     Sine.generate_vmap_rule = True
     with pytest.raises(RuntimeError, match="remove one"):
         gl.func.vmap(Sine.apply)(x)
+
+
+def test_one_name_for_one_method():
+    class Both(gl.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+        vjp = backward
+
+    with pytest.raises(RuntimeError, match="Both: backward and vjp"):
+        Both.apply(gl.ones(2, requires_grad=True)).sum().backward()

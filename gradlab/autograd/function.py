@@ -202,6 +202,8 @@ class Function:
     @classmethod
     def gradient(cls, ctx: FunctionCtx, *grad_outputs: Any) -> Any:
         """backward, under the name that it was given."""
+        if cls.backward is not Function.backward and cls.vjp is not Function.vjp:
+            raise RuntimeError(f"{cls.__name__}: backward and vjp are one method by two names; define one of them")
         return (cls.vjp if cls.backward is Function.backward else cls.backward)(ctx, *grad_outputs)
 
     @classmethod
