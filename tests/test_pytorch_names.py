@@ -280,3 +280,16 @@ class TestAssertClose:
             gl.testing.make_tensor(2, dtype=gl.float32, low=3, high=3)
 
 
+
+
+def test_assert_close_of_all_layouts_and_kinds():
+    close, eye = gl.testing.assert_close, gl.eye(2)
+    meta = gl.ones(1, device="meta")
+    for x, y in ((eye.to_sparse(), eye.to_sparse()), (eye.to_sparse_csr(), eye.to_sparse_csr()), (meta, meta.clone()), (1, 1)):
+        close(x, y)
+    close(eye.to_sparse(), eye, check_layout=False)
+    close(1, 1.0, check_dtype=False)
+    for x, y, said in ((eye.to_sparse(), 2 * eye.to_sparse(), "not close"), (eye.to_sparse(), eye, "layout"), (1, 1.0, "types"),
+                       (meta, gl.ones(2, device="meta"), "shape")):  # fmt: skip
+        with pytest.raises(AssertionError, match=said):
+            close(x, y)

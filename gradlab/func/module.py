@@ -98,7 +98,7 @@ def functional_call(
 ) -> Any:
     """`module(*args, **kwargs)` with these parameters and buffers in place of its own, which stay as they are.
 
-    parameter_and_buffer_dicts: tensors by dotted name (also of plain attributes), or several such dicts; others are the module's. args: a tuple, or one
+    parameter_and_buffer_dicts: tensors by dotted name (plain attributes too), or several such dicts; others stay. args: a tuple, or one
     argument. tie_weights: a tensor that the module has under several names takes the value given for one of them. strict: RuntimeError
     if a parameter or buffer is missing. Raises RuntimeError for a name that the module has not.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, as_numpy, bfloat16, complex64, complex128, finfo, float16, float32, float64
+from gradlab.layout import strided
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import as_tensor
 from gradlab.tensor.random import rand, randint
@@ -29,7 +30,8 @@ def assert_close(
 ) -> None:  # fmt: skip
     """Raise AssertionError, saying where and by how much, unless |actual - expected| ≤ atol + rtol · |expected| everywhere.
 
-    Both are tensors, NumPy arrays, numbers, or sequences and mappings of them of one structure. Shapes, dtypes and devices are equal, too.
+    Both are tensors, NumPy arrays, numbers, or sequences and mappings of them of one structure. Shapes, dtypes, layouts and devices are
+    equal, too. Of meta tensors these are all; of sparse ones what they stand for is compared.
     rtol and atol: both or neither; by default those of the dtype (float32 1.3e-6 and 1e-5, float64 1e-7 both, integers
     0, complex types as their parts), of the less exact one where they differ. equal_nan: NaN equals NaN. msg: a text in place of
     the message, or a function of it.
@@ -47,12 +49,12 @@ def assert_close(
     """
     if (rtol is None) != (atol is None):
         raise ValueError(f"assert_close: rtol and atol are given both or neither, not {rtol} and {atol}")
-    found = _difference(actual, expected, "", (rtol, atol), equal_nan, (check_device, check_dtype, check_stride))
+    found = _difference(actual, expected, "", (rtol, atol), equal_nan, (check_device, check_dtype, check_stride, check_layout))
     if found is not None:
         raise AssertionError(msg(found) if callable(msg) else msg if msg is not None else found)
 
 
-Checks = tuple[bool, bool, bool]
+Checks = tuple[bool, bool, bool, bool]
 Limits = tuple[float | None, float | None]
 
 
@@ -82,13 +84,20 @@ def _unlike(a: Any, b: Any, where: str, limits: Limits, equal_nan: bool, checks:
     if isinstance(a, bool) is not isinstance(b, bool) and numbers:
         raise TypeError(f"assert_close: cannot compare {type(a).__name__} with {type(b).__name__}{where}")
     x, y = (v if isinstance(v, Tensor) else as_tensor(v, dtype=float64 if isinstance(v, float) else None) for v in (a, b))
-    device, dtype, stride = checks
+    device, dtype, stride, layout = checks
     if tuple(x.shape) != tuple(y.shape):
         return f"The values for attribute 'shape' do not match{where}: {x.shape} != {y.shape}"
     if device and x.device != y.device:
         return f"The values for attribute 'device' do not match{where}: {x.device} != {y.device}"
+    if dtype and numbers and x._array.dtype.kind != y._array.dtype.kind:
+        return f"The types do not match{where}: {type(a).__name__} != {type(b).__name__}"
     if dtype and not numbers and x.dtype != y.dtype:
         return f"The values for attribute 'dtype' do not match{where}: {x.dtype} != {y.dtype}"
+    if layout and x.layout is not y.layout:
+        return f"The values for attribute 'layout' do not match{where}: {x.layout} != {y.layout}"
+    if x.is_meta or y.is_meta:
+        return None
+    x, y = (t if t.layout is strided else t.to_dense() for t in (x, y))
     if stride and x.stride() != y.stride():
         return f"The values for attribute 'stride()' do not match{where}: {x.stride()} != {y.stride()}"
     standard = [TOLERANCES.get(t._array.dtype, (0.0, 0.0)) for t in (x, y)]
