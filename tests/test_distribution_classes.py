@@ -142,3 +142,15 @@ def test_mixtures_are_expanded_with_their_parts():
     assert gl.allclose(wide.log_prob(gl.zeros(3, 2)), mixture.log_prob(gl.zeros(())).expand(3, 2))
     of_vectors = d.MixtureSameFamily(d.Categorical(gl.ones(3, 5)), d.MultivariateNormal(gl.zeros(3, 5, 2), gl.eye(2)))
     assert d.Independent(of_vectors, 1).expand((4,)).sample().shape == (4, 3, 2)
+
+
+@pytest.mark.parametrize("mine", [gl.float32, gl.float64])
+@pytest.mark.parametrize("other", [gl.float16, gl.float32, gl.float64, gl.int64])
+def test_values_of_any_type_have_a_density(mine, other):
+    """Of matrices' distributions in the type of the parameters."""
+    d, eye, zeros = gl.distributions, 2 * gl.eye(2, dtype=mine), gl.zeros(2, dtype=mine)
+    for made, value in ((d.MultivariateNormal(zeros, eye), gl.ones(2)), (d.MultivariateNormal(zeros, precision_matrix=eye), gl.ones(2)),
+                        (d.LowRankMultivariateNormal(zeros, gl.ones(2, 1, dtype=mine), gl.ones(2, dtype=mine)), gl.ones(2)),
+                        (d.Wishart(gl.tensor(3.0, dtype=mine), eye), 3 * gl.eye(2))):  # fmt: skip
+        found = made.log_prob(value.to(other))
+        assert found.dtype == mine and gl.allclose(found, made.log_prob(value.to(mine)))

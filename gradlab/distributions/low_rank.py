@@ -99,7 +99,7 @@ class LowRankMultivariateNormal(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """-(value - loc)ᵀ covariance⁻¹ (value - loc)/2 - log(det(2π · covariance))/2."""
         self.require(~value.isnan(), "a value is real numbers, not NaN")
-        gap = value - self.loc
+        gap = (value - self.loc).to(self.loc.dtype)
         scaled, factor = self._capacitance()
         right = scaled @ gap.unsqueeze(-1)
         few = linalg.solve_triangular(factor.expand(*right.shape[:-2], *factor.shape[-2:]), right, upper=False).squeeze(-1)

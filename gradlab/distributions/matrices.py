@@ -142,7 +142,7 @@ class Wishart(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density at positive definite matrices."""
-        p = self.event_shape[0]
+        p, value = self.event_shape[0], value.to(self.scale_tril.dtype)
         whitened = linalg.solve_triangular(self.scale_tril, linalg.cholesky(value), upper=False)
         density = (self.df - p - 1) / 2 * linalg.slogdet(value)[1] - whitened.square().flatten(-2).sum(-1) / 2
         return density - self.df * self._half_log_det() - mvlgamma(self.df / 2, p)

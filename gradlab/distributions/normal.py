@@ -192,7 +192,7 @@ class MultivariateNormal(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """-(mᵀm)/2 - log det(L) - d log(2π)/2, with L m = value - loc."""
         self.require(~value.isnan(), "a value is a real vector, without NaN")
-        shift = (value - self.loc).unsqueeze(-1)
+        shift = (value - self.loc).to(self.loc.dtype).unsqueeze(-1)
         factor = self._unbroadcasted_scale_tril.expand(*shift.shape[:-2], *self._event_shape, *self._event_shape)
         m = linalg.solve_triangular(factor, shift, upper=False).squeeze(-1)
         return -0.5 * m.square().sum(-1) - self.half_log_det() - self._event_shape[0] * HALF_LOG_TWO_PI
