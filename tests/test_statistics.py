@@ -105,9 +105,18 @@ def test_quantiles_and_nan():
     found = gl.quantile(gl.tensor(x), 0.5, 1).tolist()
     assert [math.isnan(v) for v in found] == [True, False, True]
     np.testing.assert_allclose(gl.nanquantile(gl.tensor(x), 0.4, 1).numpy(), [1.8, 4.8, math.nan])
-    for values, q in ((T, 1.5), (T, gl.tensor([0.5])), (gl.zeros(0), 0.5)):
+    one = gl.ones(1)
+    for values, q in ((T, 1.5), (T, gl.tensor([0.5])), (gl.zeros(0), 0.5), *((one, gl.tensor(q)) for q in (1.5, [0.5, -0.1], math.nan))):
         with pytest.raises(RuntimeError):
             gl.quantile(values, q)
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])
+def test_the_gradient_of_a_quantile_that_is_nan(interpolation):
+    """It is that of the NaN, as of a median or a maximum."""
+    x = gl.tensor([[1.0, math.nan, 2.0], [3.0, 1.0, 2.0]], requires_grad=True)
+    gl.quantile(x, 0.5, 1, interpolation=interpolation).sum().backward()
+    assert x.grad.tolist() == [[0, 1, 0], [0, 0, 1]]
 
 
 def test_sums_that_pass_over_nan():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradlab import ops
@@ -16,8 +15,10 @@ from gradlab.tensor.common_arguments import either, into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
+from gradlab.tensor.index_parts import known
 from gradlab.tensor.norms import dims_of, floating
 from gradlab.tensor.rounding import once
+from gradlab.tensor.where import where
 
 __all__ = ["aminmax", "median", "nanmedian", "nanquantile", "quantile"]
 
@@ -88,6 +89,8 @@ def _quantile(name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, 
             asked = f"a number or a vector of the input's dtype {input.dtype}"
             raise RuntimeError(f"{name}: q is {asked}, not {q._array.dtype} of shape {q._array.shape}")
         level: Any = q
+        if known(q) and not ((level >= 0) & (level <= 1)).all():
+            raise RuntimeError(f"{name}: q lies between 0 and 1, got {level.tolist()}")
     else:
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}: q lies between 0 and 1, got {q}")
@@ -110,8 +113,8 @@ def _quantile(name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, 
     numbers: Any = (~ordered.isnan()).sum(-1, keepdim=True)
     if pass_nan:
         rank_of = (levels * (numbers - 1).clamp(min=0).to(levels._array.dtype)).expand((*ordered._array.shape[:-1], levels._array.shape[0]))
-    else:
-        rank_of = (levels * (size - 1)).expand((*ordered._array.shape[:-1], levels._array.shape[0]))
+    else:  # where a NaN is, the last one, which is the largest
+        rank_of = where(numbers < size, float(size - 1), levels * (size - 1))
     if interpolation == "nearest":
         rank_of = rank_of.round()
     below = rank_of.floor() if interpolation != "higher" else rank_of.ceil()
@@ -120,7 +123,6 @@ def _quantile(name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, 
         above = ordered.gather(-1, rank_of.ceil().long())
         weight = (rank_of - below) if interpolation == "linear" else (rank_of != below).to(found._array.dtype) * 0.5
         found = found.lerp(above, weight)
-    found = found.masked_fill(numbers == 0 if pass_nan else numbers < size, math.nan)
     found = found.movedim(-1, 0)  # the levels come first
     if dim is not None and rank:
         found = found.unsqueeze(-1).transpose(dim + 1, -1)
