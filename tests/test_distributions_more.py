@@ -315,3 +315,29 @@ def test_divergence_through_the_same_transforms():
         np.testing.assert_allclose(d.kl_divergence(p, q).numpy(), expected.numpy(), rtol=1e-6)
     with pytest.raises(NotImplementedError, match="different transforms"):
         d.kl_divergence(d.TransformedDistribution(one, [d.ExpTransform()]), d.TransformedDistribution(other, [d.TanhTransform()]))
+
+
+@pytest.mark.parametrize("concentration", [0.01, 0.1, 0.5, 0.9, 1.0, 2.0, 10.0])
+@pytest.mark.parametrize("dtype, digits", [(gl.float32, 1e-4), (gl.float64, 1e-6)])
+def test_gradients_of_gamma_samples_are_implicit(concentration, dtype, digits):
+    """-(∂P/∂a)/p at each sample, here by differences of the incomplete gamma function."""
+    gl.manual_seed(0)
+    a = gl.full((200,), concentration, dtype=dtype, requires_grad=True)
+    y = gl.distributions.Gamma(a, gl.ones(200, dtype=dtype)).rsample()
+    y.sum().backward()
+    at, h, c = y.detach().double(), 1e-5 * concentration, gl.full((200,), concentration, dtype=gl.float64)
+    slope = (gl.special.gammainc(c + h, at) - gl.special.gammainc(c - h, at)) / (2 * h)
+    expected = -slope / gl.distributions.Gamma(c, gl.ones(200, dtype=gl.float64)).log_prob(at).exp()
+    sure = at > 1e-30
+    assert gl.allclose(a.grad.double()[sure], expected[sure], rtol=digits, atol=1e-30)
+
+
+def test_second_derivatives_of_gamma_samples_below_one():
+    def sample(a):
+        gl.manual_seed(3)
+        return gl.distributions.Gamma(a, gl.ones(5, dtype=gl.float64)).rsample()
+
+    a = gl.tensor([0.2, 0.5, 0.8, 0.95, 1.5], dtype=gl.float64, requires_grad=True)
+    (first,) = gl.autograd.grad(sample(a).sum(), a, create_graph=True)
+    (second,) = gl.autograd.grad(first.sum(), a)
+    assert first.isfinite().all() and second.isfinite().all()
