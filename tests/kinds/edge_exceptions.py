@@ -22,7 +22,7 @@ REASONS: dict[str, str] = {
     "multi_margin_loss multilabel_margin_loss": "the loss of a NaN is NaN; PyTorch's comparison leaves it out",
     "binary_cross_entropy_with_logits ctc_loss": "∞ - ∞ is met in another order",
     "as_strided_scatter": "the gradient of the copy is 0 where it was replaced; PyTorch forgets the offset",
-    "quantile renorm": "NaN is the result for all",
+    "renorm": "NaN is the result for all",
     "norm_except_dim": "a vector has a norm",
     "multi_head_attention_forward": "equal scores have a gradient of exactly 0 or of a rounding",
 }  # fmt: skip
