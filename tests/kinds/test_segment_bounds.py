@@ -82,3 +82,11 @@ def test_flat_places_are_integers(indices):
         gl.unravel_index(indices, (2, 2))
     with pytest.raises(ValueError, match="unravel_index"):
         gl.unravel_index(gl.tensor(0), (2, -3))
+
+
+@pytest.mark.parametrize("given", [{"offsets": gl.tensor([0, 1, 4])}, {"lengths": gl.tensor([1, 3])}])
+def test_segments_in_a_program(given):
+    (name, bounds), = given.items()
+    compiled = gl.compile(lambda x, at: gl.segment_reduce(x, "sum", **{name: at}))
+    for _ in range(2):
+        assert compiled(gl.arange(4.0), bounds).tolist() == [0.0, 6.0]
