@@ -323,3 +323,18 @@ def test_products_are_captured():
     w.fill_(2)
     graph.replay()
     assert y.tolist() == [[32.0] * 8] * 8
+
+
+def test_checks_of_values_do_not_end_a_capture():
+    """What eager code looks at, offsets and levels, a capture cannot read."""
+    functional, table = gl.nn.functional, gl.arange(20.0, device="cuda").view(10, 2)
+    bag, x, levels = gl.tensor([1, 2, 3, 4], device="cuda"), gl.arange(8.0, device="cuda"), gl.tensor([0.25, 0.5], device="cuda")
+    starts, bounds = gl.tensor([0, 2], device="cuda"), gl.tensor([0, 3, 8], device="cuda")
+    calls = [lambda: functional.embedding_bag(bag, table, starts, mode="sum"), lambda: gl.quantile(x, levels),
+             lambda: gl.segment_reduce(x, "sum", offsets=bounds), lambda: gl.segment_reduce(x, "sum", lengths=bounds.diff())]  # fmt: skip
+    for call in calls:
+        want, graph = call().tolist(), gl.cuda.CUDAGraph()
+        with gl.cuda.graph(graph):
+            found = call()
+        graph.replay()
+        assert found.tolist() == want

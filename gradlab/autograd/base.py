@@ -1,4 +1,4 @@
-"""The base class of Tensor, and the rare facts about a tensor that most tensors do not have.
+"""The base class of Tensor, the rare facts that most tensors do not have, and which operators are left to the other side's class.
 
 A tensor is three slots: its raw array, its edge into the graph and, for few, a `Meta`. PyTorch's legacy name for this class is Variable.
 """

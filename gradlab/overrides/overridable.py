@@ -10,9 +10,11 @@ from inspect import signature
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from gradlab.autograd.base import foreign
 from gradlab.op import Op
 from gradlab.overrides.protocol import Answer, ask, asked, modes
 from gradlab.tensor import Tensor
+from gradlab.tensor.comparison import comparable
 
 # Methods by which Python's operators are known to a `__torch_function__`, as in PyTorch.
 OPERATORS = {
@@ -41,6 +43,7 @@ _NO_TENSORS = frozenset({  # names of arguments that are none, or that are only 
     "non_blocking", "offset", "order", "out", "p", "protocol", "requires_grad", "rounding_mode", "shape", "size", "sorted", "split_size",
     "stable", "step", "unbiased",
 })  # fmt: skip
+_MIRRORED = {"__lt__": "__gt__", "__gt__": "__lt__", "__le__": "__ge__", "__ge__": "__le__", "__eq__": "__eq__", "__ne__": "__ne__"}
 _counted = 0  # modes that are on, in all threads
 _classes = False  # whether a class of tensors that answers was defined
 
@@ -97,10 +100,22 @@ class Einsum(Overridable):
 
 
 class Operator(Overridable):
-    """A method with two underscores. It equals no other: Python asks a subclass's first only where it is not that of the base."""
+    """A method with two underscores. It equals no other: Python asks a subclass's first only where it is not that of the base. Where the
+    other side's class has the operator `reflected`, that is asked before the tensor's class."""
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+    def __init__(self, plain: Answer, name: Answer, reflected: str) -> None:
+        super().__init__(plain, name)
+        self.reflected = reflected
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 2 and type(args[1]) is not type(args[0]):
+            equality = self.reflected == "__eq__" or self.reflected == "__ne__"
+            if not comparable(args[1]) if equality else foreign(args[1], self.reflected):
+                return NotImplemented
+        return super().__call__(*args, **kwargs)
 
 
 @cache
@@ -159,7 +174,8 @@ def _asking(name: str, plain: Any) -> Any:
     if not isinstance(plain, property):
         if not name.startswith("__"):
             return Overridable(plain, vars(Tensor).get(name, plain))
-        return Operator(plain, getattr(Tensor, OPERATORS.get(name, name)))
+        reflected = _MIRRORED.get(name, f"__r{name[2:].removeprefix('i')}")
+        return Operator(plain, getattr(Tensor, OPERATORS.get(name, name)), reflected)
     return property(Overridable(plain.__get__, plain.__get__), Overridable(plain.__set__, plain.__set__))
 
 

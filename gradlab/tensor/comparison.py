@@ -33,7 +33,8 @@ _PLAIN = frozenset({int, float})
 _COMPARABLE = (Differentiable, int, float, complex, np.generic, np.ndarray)
 
 
-def _comparable(other: Any) -> bool:
+def comparable(other: Any) -> bool:
+    """Whether `==` and `!=` compare elements with it; None, a text and the like are just another thing."""
     return isinstance(other, _COMPARABLE) or hasattr(type(other), "__torch_function__")
 
 
@@ -223,10 +224,10 @@ class ComparisonMethods(Differentiable):
     bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
 
     def __eq__(self, other: object) -> Any:
-        return _eq(self, other) if _comparable(other) else NotImplemented
+        return _eq(self, other) if comparable(other) else NotImplemented
 
     def __ne__(self, other: object) -> Any:
-        return _ne(self, other) if _comparable(other) else NotImplemented
+        return _ne(self, other) if comparable(other) else NotImplemented
 
     __hash__ = object.__hash__
 

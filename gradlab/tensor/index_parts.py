@@ -84,6 +84,12 @@ def known(tensor: Any) -> bool:
     return current().tracer is None and not dispatch.backend_of(tensor._array).staged and tensor.device.type != "meta"
 
 
+def at_hand(tensor: Any) -> bool:
+    """Whether a check may read the values: known, and not where a CUDA graph is captured, which a read would end."""
+    driver = getattr(dispatch.backend_of(tensor._array), "driver", None)
+    return known(tensor) and not (driver is not None and driver.capturing())
+
+
 def checked(number: int, dim: int, shape: tuple[int, ...]) -> int:
     """An integer index. Raises DimensionError where the dimension has no such place."""
     if not -shape[dim] <= number < shape[dim]:

@@ -15,7 +15,7 @@ from gradlab.tensor.common_arguments import either, into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
-from gradlab.tensor.index_parts import known
+from gradlab.tensor.index_parts import at_hand
 from gradlab.tensor.norms import dims_of, floating
 from gradlab.tensor.rounding import once
 from gradlab.tensor.where import where
@@ -89,7 +89,7 @@ def _quantile(name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, 
             asked = f"a number or a vector of the input's dtype {input.dtype}"
             raise RuntimeError(f"{name}: q is {asked}, not {q._array.dtype} of shape {q._array.shape}")
         level: Any = q
-        if known(q) and not ((level >= 0) & (level <= 1)).all():
+        if at_hand(q) and not ((level >= 0) & (level <= 1)).all():
             raise RuntimeError(f"{name}: q lies between 0 and 1, got {level.tolist()}")
     else:
         if not 0 <= q <= 1:

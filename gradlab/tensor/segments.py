@@ -11,7 +11,7 @@ from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.creation import arange
-from gradlab.tensor.index_parts import known
+from gradlab.tensor.index_parts import at_hand
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -53,13 +53,13 @@ def segment_reduce(
         raise ShapeError(f"segment_reduce: lengths along axis {axis} of {data.shape} have the shape {front} in front, not {given.shape}")  # type: ignore[attr-defined]
     table: Any = given.to(INT64)  # type: ignore[attr-defined]
     if offsets is None:
-        if not unsafe and known(table) and (bool((table < 0).any()) or bool((table.sum(-1) != size).any())):
+        if not unsafe and at_hand(table) and (bool((table < 0).any()) or bool((table.sum(-1) != size).any())):
             raise RuntimeError(f"segment_reduce: lengths are not negative and add up to {size}, the size of axis {axis}")
         ends = table.cumsum(-1)
         begins = ends - table
     else:
         begins, ends = table[..., :-1], table[..., 1:]
-        if not unsafe and known(table) and bool((begins > ends).any() | (table < 0).any() | (table > size).any()):
+        if not unsafe and at_hand(table) and bool((begins > ends).any() | (table < 0).any() | (table > size).any()):
             raise RuntimeError(f"segment_reduce: offsets are from 0 to {size}, the size of axis {axis}, and do not decrease")
     number = begins._array.shape[-1]
     places = arange(size, device=data.device).unsqueeze(-1)

@@ -52,3 +52,19 @@ def test_arrays_and_sequences_are_taken_as_before():
     pandas = pytest.importorskip("pandas")
     series = pandas.Series([1.0, 2.0])
     assert list(gl.ones(2) + series) == [2.0, 3.0] and type(gl.ones(2) + series) is pandas.Series
+
+
+def test_of_classes_that_answer():
+    """A class with `__torch_function__` is asked after the other side's operator."""
+
+    class Answering(gl.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    for x in (gl.ones(2, 2).as_subclass(Answering), gl.ones(2, 2)):
+        for name, reflected in [*TWO.items(), *IN_PLACE.items()]:
+            assert getattr(operator, name)(x, Foreign())[0] == reflected, name
+        assert type(x + 1) is type(x) and gl.equal(x + x, 2 * x)
+        for other in (None, "text", [], object()):
+            assert (x == other) is False and (x != other) is True

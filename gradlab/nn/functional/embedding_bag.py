@@ -9,7 +9,7 @@ from gradlab.dtype import HALF
 from gradlab.named_errors import named_functions
 from gradlab.nn.functional.linear import embedding
 from gradlab.tensor.creation import arange
-from gradlab.tensor.index_parts import known
+from gradlab.tensor.index_parts import at_hand
 from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.sort import searchsorted
 
@@ -40,7 +40,7 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
     if bags < 0:
         raise RuntimeError(f"{NAME}: with include_last_offset there is at least one offset")
     length = input.shape[0]
-    if known(offsets) and offsets.shape[0]:
+    if at_hand(offsets) and offsets.shape[0]:
         at = offsets.tolist()
         if at[0] or at[-1] > length or any(a > b for a, b in pairwise(at)):
             told = str(at) if len(at) < 9 else f"{at[:4]} … {at[-4:]}"
