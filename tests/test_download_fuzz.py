@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import random
 import shutil
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from gradlab.data import DownloadError, download
+from gradlab.data.downloads import fetching
 
 CONTENT = bytes(range(256)) * 12
 OTHER = CONTENT[::-1]
@@ -103,3 +105,33 @@ def test_wrong_servers(server, tmp_path):
 def test_many_wrong_servers(server, tmp_path, seed):
     server.choose.seed(seed)
     assert attempts(server, tmp_path / "data", 2500) > 500
+
+
+def test_many_at_the_end_of_one(tmp_path):
+    """Who waits for a part finds it finished, or thrown away by another who waited: 1 of 100 met it between two questions."""
+    part, target, wrong = tmp_path / ".x.part", tmp_path / "x", []
+
+    def finish():
+        try:
+            with fetching._alone(part) as file:
+                if target.is_file():
+                    part.unlink()
+                else:
+                    file.write(b"all of it")
+                    part.rename(target)
+        except OSError as error:
+            wrong.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(100):
+            target.unlink(missing_ok=True)
+            threads = [threading.Thread(target=finish) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong and [path.name for path in tmp_path.iterdir()] == ["x"]

@@ -175,10 +175,13 @@ def _alone(part: Path) -> Iterator[BinaryIO]:
         with open(part, "ab") as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if not part.exists() or os.fstat(file.fileno()).st_ino != part.stat().st_ino:
-                continue  # whoever had it has finished it, or thrown it away
-            yield file
-            return
+            try:  # one question: between two others may take it away
+                mine = os.fstat(file.fileno()).st_ino == part.stat().st_ino
+            except FileNotFoundError:
+                mine = False
+            if mine:  # otherwise whoever had it has finished it, or thrown it away
+                yield file
+                return
 
 
 def _mark_of(part: Path) -> Path:
