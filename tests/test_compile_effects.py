@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import copy
 import dataclasses
@@ -114,8 +115,90 @@ def test_dataclasses_and_other_dicts_as_arguments_and_results():
     assert len(by_value.programs) == 2
 
 
+class Layer:
+    def __init__(self, keys):
+        self.keys = keys
+
+
+class Cache:
+    """As those of language models: objects in a list in an object, with the arguments and the weights among what they hold."""
+
+    def __init__(self, x, weight):
+        self.layers, self.length, self.x, self.weight, self.settings = [], 3, x, weight, SETTINGS
+
+    @property
+    def keys(self):
+        return [layer.keys for layer in self.layers]
+
+
+SETTINGS = Settings()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_objects_made_in_the_function_are_made_anew(device, cuda):
+    model = nn.Linear(3, 3).to(device)
+
+    def function(x):
+        cache = Cache(x, model.weight)
+        cache.layers += [Layer(model(x) * i) for i in range(2)]
+        return x * 2, {"cache": cache, "shape": SimpleNamespace(sum=x.sum(), rows=x.size(0))}
+
+    run, before = gl.compile(function), None
+    for _ in range(4):
+        x = gl.randn(2, 3, device=device, requires_grad=True)
+        _, made = run(x)
+        cache, expected = made["cache"], function(x)[1]["cache"]
+        assert type(cache) is Cache and cache is not before and cache.length == 3 and cache.settings is SETTINGS
+        assert cache.x is x and cache.weight is model.weight and made["shape"].rows == 2 and made["shape"].sum.item() == x.sum().item()
+        for found, other in zip(cache.keys, expected.keys, strict=True):
+            gl.testing.assert_close(found, other)
+        gradients = [gl.autograd.grad(keys.sum(), [x, model.weight]) for keys in (cache.keys[1], expected.keys[1])]
+        gl.testing.assert_close(*gradients)
+        before = cache
+    assert len(run.programs) == 1
+    (gradient,) = gl.autograd.grad(run(x)[1]["cache"].keys[1].pow(3).sum(), x, create_graph=True)
+    (expected,) = gl.autograd.grad(function(x)[1]["cache"].keys[1].pow(3).sum(), x, create_graph=True)
+    gl.testing.assert_close(gl.autograd.grad(gradient.sum(), x), gl.autograd.grad(expected.sum(), x))
+
+
 def test_tensors_in_other_objects_cannot_be_given():
-    refused(lambda x: SimpleNamespace(y=x * 2), gl.ones(2), match=r"SimpleNamespace[\s\S]*dataclasses")
+    class Slotted:
+        __slots__ = ("y",)
+
+        def __init__(self, y):
+            self.y = y
+
+    class Closing(Layer):
+        def __del__(self):
+            pass
+
+    class Numbers(array.array):
+        pass
+
+    def itself(x):
+        layer = Layer(x * 2)
+        layer.parent = layer
+        return layer
+
+    def twice(x):
+        layer = Layer(x * 2)
+        return layer, [layer]
+
+    def numbered(x):
+        numbers = Numbers("d")
+        numbers.y = x * 2
+        return numbers
+
+    for function in (lambda x: Slotted(x * 2), lambda x: Closing(x * 2), itself, twice, numbered):
+        refused(function, gl.ones(2), match=r"object of type (Slotted|Closing|Layer|Numbers)[\s\S]*dataclasses")
+    kept = Layer(None)
+
+    def keeps(x):
+        kept.keys = x * 2
+        return kept
+
+    refused(keeps, gl.ones(2), match="object of type Layer")  # it was there before: another one would not be it
+    assert kept.keys.tolist() == [2.0, 2.0]
     refused(lambda x: {x * 2}, gl.ones(2), match="object of type set")
     refused(lambda x: (x * i for i in range(3)), gl.ones(2), match="returns a generator")
 

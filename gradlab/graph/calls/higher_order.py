@@ -8,6 +8,7 @@ from typing import Any
 from gradlab.autograd import engine
 from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current
+from gradlab.graph.staging.effects import taken_apart
 from gradlab.graph.staging.results import results_of
 from gradlab.graph.staging.tree import flatten
 
@@ -32,7 +33,8 @@ class Gradients:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], gradients: list[Any]) -> list[Any]:
         tracer = current().tracer
         given = flatten([list(args), kwargs])[0]
-        values = results_of(flatten(self.function(*args, **kwargs))[0], given, tracer.before(), tracer.graded()).values
+        found = taken_apart(self.function(*args, **kwargs), tracer)[0]
+        values = results_of(found, given, tracer.before(), tracer.graded()).values
         pairs = [(values[i], g) for i, g in zip(self.roots, gradients, strict=True) if g is not None]
         inputs = [given[place] if kind == "argument" else place for kind, place in self.leaves]
         return engine.grad([y for y, _ in pairs], inputs, [g for _, g in pairs], True, True, False, stops_of(inputs))

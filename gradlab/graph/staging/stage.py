@@ -27,7 +27,7 @@ from gradlab.graph.guards.rebinding import Held, Holding, places_of
 from gradlab.graph.ir.graph import Graph, Value
 from gradlab.graph.passes import Ran, operations, optimize
 from gradlab.graph.staging.compile_tracer import LiveTracer
-from gradlab.graph.staging.effects import Arguments, check_result
+from gradlab.graph.staging.effects import Arguments, check_result, taken_apart
 from gradlab.graph.staging.memory_sharing import Eager, Graded, Part, Recorded, Subclassed, check_apart, uses
 from gradlab.graph.staging.results import GRADIENT, Result, results_of
 from gradlab.graph.staging.symbol import Symbol, TraceError, unreadable
@@ -142,7 +142,7 @@ def stage(
     try:
         with reads:
             result = function(*positional, **named)
-        found, result_structure = flatten(result)
+        found, result_structure = taken_apart(result, tracer)
         if reads.why:
             raise TraceError(reads.why)
         check_result(result_structure)
