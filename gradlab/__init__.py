@@ -244,10 +244,10 @@ if TYPE_CHECKING:
 
 _thresholds.attach(ops.ROWS.values())
 _ROOMS = (
-    "accelerator", "amp", "ao", "array_api", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "fft", "func", "fx", "graph",
-    "hub", "jit", "library", "linalg", "masked", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
-    "quasirandom", "runs", "serialization", "session", "signal", "sklearn", "sparse", "special", "testing", "train", "transforms", "utils",
-    "viz",
+    "accelerator", "amp", "ao", "array_api", "cpu", "cuda", "data", "deploy", "detection", "distributed", "distributions", "fft", "func",
+    "fx", "graph", "hub", "jit", "library", "linalg", "masked", "metrics", "models", "multiprocessing", "nn", "onnx", "optim",
+    "overrides", "profiler", "quasirandom", "runs", "serialization", "session", "signal", "sklearn", "sparse", "special", "testing",
+    "train", "transforms", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -66,6 +67,11 @@ def compare(case, got, want):
     if is_random(case):
         return
     wide = [v.astype(np.float64) if v.dtype.kind in "fV" else v for v in (got, want)]
+    narrow = re.search(r"cast(?:like)?_FLOAT(?:16)?_to_(U?)INT([24])", case.name)
+    if narrow:  # ONNX leaves open what numbers beyond the range become, and what ml_dtypes makes of them changed with 0.7
+        low, high = (0, 2 ** int(narrow[2])) if narrow[1] else (-(2 ** int(narrow[2]) // 2), 2 ** int(narrow[2]) // 2)
+        x = np.asarray(array(case.data_sets[0][0][0])).astype(np.float64)
+        wide = [np.where((x > low - 1) & (x < high), v.astype(np.float64), 0) for v in wide]
     np.testing.assert_allclose(*wide, rtol=case.rtol, atol=max(case.atol, 1e-7))
 
 

@@ -203,7 +203,7 @@ def test_operations_by_namespace_and_inner_classes():
 import torch.distributed as dist, torch.distributed.tensor as parts
 import torch.utils._pytree as trees
 assert torch.ops.aten.add.Tensor(torch.ones(1), 1).tolist() == [2.0] and torch.ops.aten.add.Tensor is torch.ops.aten.add.Tensor
-assert not hasattr(torch.ops.torchvision, "nms") and not torch.backends.mkldnn.is_available() and not isinstance(3, torch.SymInt)
+assert not hasattr(torch.ops.torchaudio, "filter") and not torch.backends.mkldnn.is_available() and not isinstance(3, torch.SymInt)
 try: torch.ops.load_library("libother.so")
 except OSError: print("compiled for PyTorch")
 assert dist.ReduceOp.RedOpType.SUM is dist.ReduceOp.SUM and parts.Shard(0).is_shard(0) and parts.Replicate() == parts.Replicate()

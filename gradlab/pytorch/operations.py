@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import gradlab
+from gradlab.pytorch.extensions import OPERATORS
 from gradlab.tensor import Tensor
 
 
@@ -45,6 +46,8 @@ class Namespace:
             found = self.__dict__[name] = Aten(name)
             return found
         known = import_module("gradlab.pytorch.libraries").made(f"{self._name}::{name}")
+        if known is None and self._name == "torchvision":
+            known = OPERATORS.get(name)
         if known is not None:
             return known
         try:

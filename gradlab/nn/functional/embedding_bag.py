@@ -89,29 +89,36 @@ def embedding_bag(
     if include_last_offset and offsets is not None:
         inside = numbers < bags
         numbers, kept = numbers.clamp(max=max(bags - 1, 0)), inside if kept is None else kept & inside
-    return _reduced(found, numbers, bags, kept, per_sample_weights, mode).to(dtype)
+    size = input.shape[1] if input.ndim == 2 else None
+    return _reduced(found, numbers, bags, size, kept, per_sample_weights, mode).to(dtype)
 
 
 @rounds_once(first=1)
-def _reduced(found: Tensor, numbers: Tensor, bags: int, kept: Tensor | None, per_sample_weights: Tensor | None, mode: str) -> Tensor:
-    """The rows that were found, reduced bag by bag. numbers: each row's bag. kept: which rows count (None: all)."""
+def _reduced(
+    found: Tensor, numbers: Tensor, bags: int, size: int | None, kept: Tensor | None, per_sample_weights: Tensor | None, mode: str
+) -> Tensor:
+    """The rows that were found, reduced bag by bag. numbers: each row's bag. size: of all bags, if they are equal. kept: which rows count,
+    None for all."""
     if kept is not None and mode != "max":
         found = found.where(kept.unsqueeze(1), 0)  # whatever stands in the row of padding
     if per_sample_weights is not None:
         found = found * per_sample_weights.reshape(-1, 1)
-    empty = found.new_zeros((bags, found.shape[1]))
     if mode == "max":
         # padding goes to a bag of its own, which is cut off
         target = numbers if kept is None else numbers.where(kept, bags)
         room = found.new_zeros((bags + 1, found.shape[1]))
         places = target.unsqueeze(1).expand(found.shape)
         return room.scatter_reduce(0, places, found, "amax", include_self=False)[:bags]
-    total = empty.index_add(0, numbers, found)
+
+    def summed(rows: Tensor) -> Tensor:
+        if size is not None:
+            return rows.reshape(bags, size, *rows.shape[1:]).sum(1)
+        return rows.new_zeros((bags, *rows.shape[1:])).index_add(0, numbers, rows)
+
     if mode == "sum":
-        return total
-    ones = found.new_ones(numbers.shape) if kept is None else kept.to(found._array.dtype)
-    counts = found.new_zeros((bags,)).index_add(0, numbers, ones)
-    return total / counts.clamp(min=1).unsqueeze(1)
+        return summed(found)
+    counts = summed(found.new_ones(numbers.shape) if kept is None else kept.to(found._array.dtype))
+    return summed(found) / counts.clamp(min=1).unsqueeze(1)
 
 
 named_functions(__name__)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import gradlab as gl
+from gradlab.detection import samples_of
 from gradlab.nn import functional as F
-from gradlab.onnx.importing import Node, given, imports, ints, is_dynamic, read
+from gradlab.onnx.importing import Node, as_tensor, given, imports, ints, is_dynamic, read
 
 _COORDINATES: dict[str, Callable[[Any, Any, int, int], Any]] = {
     "half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5,
@@ -165,76 +166,15 @@ def affine_grid(node: Node, theta: Any, size: Any) -> Any:
 @imports("RoiAlign")
 def roi_align(node: Node, x: Any, rois: Any, images: Any) -> Any:
     """Means (or maxima) of samples between pixels in the parts of each region."""
-    height, width = node.get("output_height", 1), node.get("output_width", 1)
+    size = node.get("output_height", 1), node.get("output_width", 1)
     scale, ratio = node.get("spatial_scale", 1.0), node.get("sampling_ratio", 0)
     half = 0.5 if node.opset >= 16 and node.get("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 0.0
-    if ratio and isinstance(rois, gl.Tensor) and isinstance(images, gl.Tensor):
-        return _regions(node, x, rois * scale - half, images, ratio)
-    boxes = np.asarray(read(node, rois, "how many samples a region has"), np.float64) * scale - half
-    found = []
-    for (x0, y0, x1, y1), image in zip(boxes, np.asarray(read(node, images, "which image")).tolist(), strict=True):
-        wide, high = (x1 - x0, y1 - y0) if half else (max(x1 - x0, 1.0), max(y1 - y0, 1.0))
-        rows, columns = (ratio or math.ceil(high / height)), (ratio or math.ceil(wide / width))
-        ys = y0 + (np.arange(height * rows) + 0.5) * high / (height * rows)
-        xs = x0 + (np.arange(width * columns) + 0.5) * wide / (width * columns)
-        by, bx = _taps(ys, x.shape[2]), _taps(xs, x.shape[3])
-        if node.get("mode", "avg") == "avg":
-            sampled = gl.tensor(by).to(x.dtype).to(x.device) @ x[image] @ gl.tensor(bx.T.copy()).to(x.dtype).to(x.device)
-            found.append(sampled.reshape(-1, height, rows, width, columns).mean((2, 4)))
-        else:  # the largest of the weighted corners
-            parts = [gl.tensor(p).to(x.dtype).to(x.device) for p in (*_corners(ys, x.shape[2]), *_corners(xs, x.shape[3]))]
-            corners = [a @ x[image] @ b.t() for a in parts[:2] for b in parts[2:]]
-            most = gl.stack(corners).amax(0)
-            found.append(most.reshape(-1, height, rows, width, columns).amax((2, 4)))
-    return gl.stack(found)
-
-
-def _regions(node: Node, x: Any, boxes: Any, images: Any, ratio: int) -> Any:
-    """Where each region has as many samples: all of them at once, by indices that are tensors."""
-    height, width = node.get("output_height", 1), node.get("output_width", 1)
-    least = 0.0 if node.opset >= 16 and node.get("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 1.0
-    start, end = boxes[:, :2], boxes[:, 2:]
-    size = end - start if least == 0 else gl.clamp(end - start, min=least)
-
-    def places(axis: int, count: int, n: int) -> list[tuple[Any, Any]]:
-        """[(index, weight)] of the pixel before and behind each sample, [regions, samples]; of weight 0 more than a pixel outside."""
-        steps = (gl.arange(count, device=x.device).to(boxes.dtype) + 0.5) / count
-        at = start[:, axis : axis + 1] + steps * size[:, axis : axis + 1]
-        inside = ((at >= -1) & (at <= n)).to(x.dtype)
-        at = gl.clamp(at, 0, n - 1)
-        low = gl.floor(at)
-        part = (at - low).to(x.dtype)
-        first = low.to(gl.int64)
-        return [(first, (1 - part) * inside), (gl.clamp(first + 1, max=n - 1), part * inside)]
-
-    image = images.to(gl.int64).reshape(-1, 1, 1)
-    parts = []
-    for row, above in places(1, height * ratio, x.shape[2]):
-        for column, left in places(0, width * ratio, x.shape[3]):
-            weight = (above.unsqueeze(2) * left.unsqueeze(1)).unsqueeze(-1)
-            parts.append(x.movedim(1, -1)[image, row.unsqueeze(2), column.unsqueeze(1)] * weight)  # [regions, rows, columns, channels]
-    average = node.get("mode", "avg") == "avg"
-    found = sum(parts[1:], parts[0]) if average else gl.stack(parts).amax(0)
-    found = found.reshape(-1, height, ratio, width, ratio, x.shape[1])
-    return (found.mean((2, 4)) if average else found.amax((2, 4))).movedim(-1, 1)
-
-
-def _corners(places: Any, n: int) -> tuple[Any, Any]:
-    """Weights of the pixel before and behind each place; none for places more than one pixel outside."""
-    inside = (places >= -1) & (places <= n)
-    at = places.clip(0, n - 1)
-    low = np.minimum(np.floor(at).astype(int), n - 1)
-    high = np.minimum(low + 1, n - 1)
-    part = np.where(low >= n - 1, 0.0, at - low)
-    first, second = np.zeros((len(places), n)), np.zeros((len(places), n))
-    np.add.at(first, (np.arange(len(places)), low), (1 - part) * inside)
-    np.add.at(second, (np.arange(len(places)), high), part * inside)
-    return first, second
-
-
-def _taps(places: Any, n: int) -> Any:
-    first, second = _corners(places, n)
-    return first + second
+    if not ratio:
+        read(node, rois, "how many samples a region has")
+    boxes = as_tensor(rois).to(x.device) * scale - half
+    extent = boxes[:, 2:] - boxes[:, :2]
+    extent = extent if half else extent.clamp(min=1)
+    return samples_of(x, as_tensor(images).to(x.device).long(), boxes[:, :2], extent, size, ratio, most=node.get("mode", "avg") == "max")
 
 
 @imports("NonMaxSuppression", host=(2, 3, 4))
