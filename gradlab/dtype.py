@@ -220,7 +220,14 @@ def immediate(value: Any, dtype: np.dtype[Any]) -> Any:
         if kind == "i" and value >> (bits - 1):
             value -= 1 << bits
         return dtype.type(value)
-    return quietly(np.asarray(value, np.float64).astype, dtype)[()]
+    return quietly(by_float32(np.asarray(value, np.float64), dtype).astype, dtype)[()]
+
+
+def by_float32(x: Any, dtype: np.dtype[Any]) -> Any:
+    """A number or an array on its way to `dtype`. What becomes bfloat16, or was it, is float32 in between, as in kernels and in PyTorch: of
+    other conversions ml_dtypes makes something else since 0.7."""
+    own = getattr(x, "dtype", FLOAT64)
+    return np.asarray(x).astype(FLOAT32) if "V" in (own.kind, dtype.kind) and FLOAT32 not in (own, dtype) else x
 
 
 # ---------------------------------------------------------------- promotion, as in PyTorch's documentation (torch.promote_types)

@@ -70,7 +70,7 @@ def test_a_step_equals_eagers(optimizer, dtype, inside):
     step, model, made, scaler = training(optimizer, dtype, inside)
     wanted = run(step, scaler, dtype, inside)
     other, twin, twin_made, twin_scaler = training(optimizer, dtype, inside)
-    compiled = gl.compile(other)
+    compiled = gl.compile(other, passes={"widen_lowered": False})  # with eager's roundings; else see test_widen_lowered.py
     found = run(compiled, twin_scaler, dtype, inside)
     assert len(compiled.programs) == 1
     assert [f[1:] for f in found] == [w[1:] for w in wanted]  # scale and tracker
@@ -218,7 +218,7 @@ def test_a_value_cannot_be_read_in_a_trace():
 def test_a_weight_is_cast_once_in_a_trace():
     w = gl.eye(4).requires_grad_()
 
-    @gl.compile
+    @gl.compile(passes={"widen_lowered": False})
     def step(x):
         w.grad = None
         with gl.autocast("cpu"):

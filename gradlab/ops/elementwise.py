@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL, COMPLEX, ZERO
+from gradlab.dtype import BOOL, COMPLEX, ZERO, by_float32
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.ops.where import choose, drop, keep
@@ -240,7 +240,7 @@ def cast_rule(x: Spec, *, dtype: np.dtype[Any]) -> Spec:
 
 def cast_cpu(x: Any, y: Any, *, dtype: np.dtype[Any]) -> None:
     """A real number that a complex one becomes is its real part; a truth value says whether either part is not 0."""
-    np.copyto(y, x.real if x.dtype in COMPLEX and y.dtype.kind not in "cb" else x, casting="unsafe")
+    np.copyto(y, by_float32(x.real if x.dtype in COMPLEX and y.dtype.kind not in "cb" else x, dtype), casting="unsafe")
 
 
 def _cast_gradient(g: Any, x_spec: Spec) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from gradlab.dtype import by_float32
 from gradlab.ops.conv_cpu import interior, strided_part, symmetric
 from gradlab.taps import Table, Taps, adjoint_taps, taps
 
@@ -49,7 +50,7 @@ def resample_backward_cpu(dy: Any, y: Any, *, dim: int, table: Table) -> None:
 
 def pad_cpu(x: Any, y: Any, *, pads: tuple[tuple[int, int], ...], value: float) -> None:
     inside, source = interior(pads, x.shape)
-    y.fill(value)
+    y.fill(by_float32(value, y.dtype))
     y[(*inside, Ellipsis)] = x[(*source, Ellipsis)]
 
 

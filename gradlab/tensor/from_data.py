@@ -26,6 +26,7 @@ from gradlab.dtype import (
     INEXACT,
     INT64,
     as_numpy,
+    by_float32,
     complex_of,
     finfo,
     from_numpy as public_dtype,
@@ -61,6 +62,7 @@ def values_in(name: str, data: Any, dtype: Any = None) -> Any:
         wanted = as_numpy(dtype)
         if array.dtype.kind == "c" and wanted not in COMPLEX:
             array = _without_imaginary(name, array, wanted, single)
+        array = by_float32(array, wanted)
         return quietly(array.astype, wanted, copy=False) if single or wanted.kind not in "iu" else _fitting(name, array, wanted)
     target = functools.reduce(promote, [public_dtype(d).dtype for d in found]) if found else as_numpy(get_default_dtype())
     if target == INT64 and array.dtype != INT64 and not single:
@@ -284,7 +286,7 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
         return apply(ops.creation.full, (), params)
     try:
         made = np.empty(shape, dtype)
-        quietly(made.fill, value)
+        quietly(made.fill, by_float32(value, dtype))
     except OverflowError:
         raise RuntimeError(f"{value} does not fit into {dtype.name}") from None
     return created(made) if mode.inference else wrap(made)

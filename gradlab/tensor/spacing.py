@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import COMPLEX, INEXACT, as_numpy, complex_of, get_default_dtype
+from gradlab.dtype import COMPLEX, INEXACT, as_numpy, by_float32, complex_of, get_default_dtype
 from gradlab.named_errors import named_functions
 from gradlab.quiet import quietly
 from gradlab.spec import whole
@@ -46,7 +46,7 @@ def _numbers(start: Any, end: Any, n: int, dtype: np.dtype[Any], base: float | N
     step = (end - start) / max(n - 1, 1)
     places = np.arange(n)
     found = np.where(places < max(n // 2, 1), start + step * places, end - step * (n - 1 - places))
-    return (found if base is None else np.power(base, found)).astype(dtype)
+    return by_float32(found if base is None else np.power(base, found), dtype).astype(dtype)
 
 
 def linspace(

@@ -211,13 +211,14 @@ class Runner:
         outputs = [*results, *first.saved, *(v for _, v in graph.gradients if v is not None)]
         start = len(results) + len(first.saved)
         lasting = frozenset(start + i for i, gradient in enumerate(self.gradients) if not gradient.fresh)
-        line = Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting, shared, graph.last, graph.notes)
+        about = graph.last, graph.notes, graph.lowered
+        line = Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting, shared, *about)
         self.executable = build(line)
         for gradient in self.gradients:
             gradient.kept = getattr(self.executable, "kept", 0)
         self.backward = None
         if second is not None:
-            line = Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device, shared=shared, last=graph.last)
+            line = Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device, frozenset(), shared, *about)
             self.backward = build(line)
         self.outside = None
         if second is not None:

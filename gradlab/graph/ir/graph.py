@@ -29,6 +29,8 @@ class Graph:
     device: Device = CPU
     last: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
+    autocast: bool = False  # whether all that was cast to bfloat16 was so under autocast
+    lowered: bool = False  # whether products may round what they multiply to bfloat16
 
     def __str__(self) -> str:
         def typed(value: Value) -> str:

@@ -24,6 +24,7 @@ class Line(NamedTuple):
     last     numbers of images whose channels come last in memory; executables may have them in row-major order all the same, but for inputs
              and outputs: those that one program leaves to another are arrays of their shape, filled in the order of memory
     notes    what passes left as it is, and why, for people
+    lowered  whether products may round what they multiply to bfloat16
     """
 
     calls: Sequence[Call]
@@ -36,3 +37,4 @@ class Line(NamedTuple):
     shared: Shared | None = None
     last: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
+    lowered: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gradlab.backends.cpu import number_spec
@@ -106,7 +107,10 @@ class _Specializer:
 
         updates = list(zip(found(old for old, _ in graph.updates), found(new for _, new in graph.updates), strict=True))
         gradients = [(leaf, None if v is None else found([v])[0]) for leaf, v in graph.gradients]
-        return Graph(inputs, state, random, calls, found(graph.outputs), updates, gradients, graph.device, graph.last, graph.notes)
+        outputs = found(graph.outputs)
+        return replace(
+            graph, inputs=inputs, state=state, random=random, calls=calls, outputs=outputs, updates=updates, gradients=gradients
+        )
 
     def call(self, call: Call, known: dict[int, Value]) -> Call:
         inputs = tuple(known[x.id] if isinstance(x, Value) else self.checked(x, call) for x in call.inputs)

@@ -30,10 +30,12 @@ from gradlab.graph.passes.project_tables import project_tables
 from gradlab.graph.passes.recompute import recompute
 from gradlab.graph.passes.recompute_norms import recompute_norms
 from gradlab.graph.passes.simplify import rewrite
+from gradlab.graph.passes.widen_lowered import widen_lowered
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: dict[str, Pass] = {
+    "widen_lowered": widen_lowered,
     "drop_clones": drop_clones,
     "fold_constants": fold_constants,
     "rewrite": rewrite,

@@ -66,13 +66,14 @@ class Replacing:
     def finish(self) -> Graph:
         """The graph with what was kept, without what nothing needs any more."""
         g = self.graph
-        found = Graph(
-            g.inputs, dict(g.state), g.random, self._calls,
-            [self.now(v) for v in g.outputs],
-            [(old, self.now(new)) for old, new in g.updates],
-            [(leaf, None if v is None else self.now(v)) for leaf, v in g.gradients],
-            g.device, g.last, g.notes,
-        )  # fmt: skip
+        found = replace(
+            g,
+            state=dict(g.state),
+            calls=self._calls,
+            outputs=[self.now(v) for v in g.outputs],
+            updates=[(old, self.now(new)) for old, new in g.updates],
+            gradients=[(leaf, None if v is None else self.now(v)) for leaf, v in g.gradients],
+        )
         return found.without_dead_calls()
 
 

@@ -16,16 +16,19 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.backends.cpu import number_spec
 from gradlab.device import CPU, Device
+from gradlab.dtype import HALF
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.staging.memory_sharing import Exchanged
 from gradlab.graph.staging.symbol import Symbol, TraceError
 from gradlab.graph.staging.symbol_strides import Layout, distance, made, outside, viewed
 from gradlab.layout import NOT_TRACED
 from gradlab.op import Op
-from gradlab.ops.elementwise import clone
+from gradlab.ops.elementwise import cast, clone
 from gradlab.spec import Spec, spec_of
 from gradlab.strides import in_order, is_writable
 from gradlab.tensor.bits import offset_of
+
+BFLOAT16 = next(d for d in HALF if d.name == "bfloat16")
 
 
 class Tracer:
@@ -39,6 +42,7 @@ class Tracer:
         self.device = device
         self.graph = Graph(device=device)
         self.devices: dict[int, Device] = {}  # of values by number, where it is known
+        self.lowering: set[bool] = set()  # whether autocast was on where values were cast to bfloat16
         self._count = 0
         self._values: dict[int, Value] = {}  # symbol id -> value
         self._state: dict[int, tuple[Any, Symbol]] = {}  # id of an array -> the array (kept alive) and the symbol of its first value
@@ -159,6 +163,8 @@ class Tracer:
         else:
             layouts = [None] * len(results)
         outputs = [self.symbol(spec, device, layout) for spec, layout in zip(results, layouts, strict=True)]
+        if op is cast and results[0].dtype == BFLOAT16 and self.node is None:
+            self.lowering.add(current().autocast is not None)
         code, lasti = call_site.caller()
         scope = current().scope if self.node is None else getattr(self.node, "scope", None)
         self.graph.calls.append(
@@ -293,6 +299,7 @@ class Tracer:
     def finish(self, outputs: list[Any]) -> Graph:
         """Put everything outside back as it was; what was changed is now in the graph."""
         graph = self.graph
+        graph.autocast = self.lowering == {True}
         graph.outputs = [self.value(self.lift(t._array)) for t in outputs]
         for key, (_, first) in self._state.items():
             last = self._current[key]

@@ -141,13 +141,16 @@ def again(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return [_normal(n, _last((n.y, n.x, n.other)))]
 
 
-@lowers("convolution_batch_norm", "convolution_batch_norm_relu")
+@lowers(
+    "convolution_batch_norm", "convolution_batch_norm_relu", "convolution_batch_norm_bfloat16", "convolution_batch_norm_relu_bfloat16"
+)  # fmt: skip
 def convolution_batch_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The statistics from records that the convolution makes of its results."""
     x, y, *statistics = call.outputs
-    n = _norm(ctx, x, call.inputs[3:], y, statistics, call.params["eps"], call.op.name == "convolution_batch_norm_relu")
+    relu, bfloat16 = ("_" + word in call.op.name for word in ("relu", "bfloat16"))
+    n = _norm(ctx, x, call.inputs[3:], y, statistics, call.params["eps"], relu)
     last = _last((n.y, n.x, n.other))
-    made = forward(call.inputs[:3], x, call.params, ctx, recording=True)
+    made = forward(call.inputs[:3], x, call.params, ctx, recording=True, bfloat16=bfloat16)
     assert made.records is not None
     return [*made.tasks, _statistics(n, made.records, made.units), _normal(n, last)]
 

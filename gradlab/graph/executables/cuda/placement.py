@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gradlab import dispatch
@@ -54,11 +55,14 @@ def on_one_device(graph: Graph, devices: Mapping[int, Device], constant: Callabl
         return same.get(value.id, value)
 
     state = {v: dispatch.backend_for(graph.device).from_numpy(a, graph.device) if v.id in constants else a for v, a in graph.state.items()}
-    return Graph(
-        graph.inputs, state, graph.random, calls, list(map(there, graph.outputs)),
-        [(old, there(new)) for old, new in graph.updates],
-        [(leaf, None if v is None else there(v)) for leaf, v in graph.gradients], graph.device, graph.last, graph.notes,
-    )  # fmt: skip
+    return replace(
+        graph,
+        state=state,
+        calls=calls,
+        outputs=list(map(there, graph.outputs)),
+        updates=[(old, there(new)) for old, new in graph.updates],
+        gradients=[(leaf, None if v is None else there(v)) for leaf, v in graph.gradients],
+    )
 
 
 def _mixed(graph: Graph, call: Call, what: str) -> TraceError:

@@ -12,7 +12,12 @@ from gradlab.backends.native import compiler
 from gradlab.backends.native.lowerings import winograd
 from gradlab.backends.native.lowerings.products import FEW
 from gradlab.dtype import FLOAT32, HALF
-from gradlab.graph.passes.fused_rows import convolution_relu, convolution_relu_pool
+from gradlab.graph.passes.fused_rows import (
+    convolution_batch_norm,
+    convolution_batch_norm_relu,
+    convolution_relu,
+    convolution_relu_pool,
+)
 from gradlab.op import Op
 from gradlab.ops.conv import convolution, convolution_dw, convolution_dx, convolution_rule
 from gradlab.ops.linalg import matmul
@@ -38,12 +43,12 @@ def _row(op: Op) -> Op:
     return Op(op.name + ENDING, op.rule, cpu=cpu, params=op.params, outputs=op.outputs)
 
 
-ROUNDED = frozenset(["convolution", "convolution_dx", "convolution_relu", "convolution_relu_pool"])  # whose results are
-ROWS = {
-    op.name: _row(op)
-    for op in (matmul, linear, convolution, convolution_dx, convolution_dw, convolution_relu, convolution_relu_pool)
-}  # fmt: skip
-FITTING = {ROWS[name] for name in ROUNDED}
+CONVOLUTIONS = (
+    convolution, convolution_dx, convolution_relu, convolution_relu_pool, convolution_batch_norm, convolution_batch_norm_relu,
+)  # fmt: skip
+ROUNDED = frozenset(op.name for op in CONVOLUTIONS)  # whose (first) results are
+ROWS = {op.name: _row(op) for op in (matmul, linear, *CONVOLUTIONS, convolution_dw)}
+FITTING = {ROWS[op.name] for op in CONVOLUTIONS[:4]}
 OPERANDS = {row.name: 2 for row in ROWS.values()}  # of each the operands that it rounds
 
 

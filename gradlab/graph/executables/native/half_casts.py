@@ -55,6 +55,8 @@ ROUND = {name: _rounding(name) for name in HALVES}
 def widened(line: Line, loops: bool = False, kept: bool = False) -> Line:
     """The same line with the computing rows in float32. loops: elementwise rows too, where loops do not compute with half types. kept: what
     lies between them too."""
+    if line.lowered:
+        line = line._replace(calls=[_lowered(c) for c in line.calls])
     if not any(computes_in_half(c, loops) for c in line.calls):
         return line
     writing = _Kept(line) if kept else _Writing(line, loops)
@@ -63,6 +65,13 @@ def widened(line: Line, loops: bool = False, kept: bool = False) -> Line:
     writing.leave()
     leaving = {v.id for v in (*line.outputs, *(new for _, new in line.updates))}
     return line._replace(calls=unrounded(writing.calls, leaving), last=frozenset(writing.last))
+
+
+def _lowered(call: Call) -> Call:
+    """A call of a program in float32 whose products may round what they multiply."""
+    if not bfloat16.takes(call.op.name, call.inputs, call.outputs, call.params):
+        return call
+    return Call(bfloat16.ROWS[call.op.name], call.inputs, call.params, call.outputs, call.position, call.again)
 
 
 def computes_in_half(call: Call, loops: bool) -> bool:
