@@ -3,13 +3,14 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+import ml_dtypes
 import numpy as np
 import pytest
 from native_eager import kernels, needs_compiler, used
 
 import gradlab as gl
 from gradlab.backends.native import calling, eager, thresholds
-from gradlab.dtype import BOOL
+from gradlab.dtype import BOOL, HALF as HALVES
 from gradlab.kernel import is_dear
 from gradlab.ops import ROWS
 from gradlab.spec import Spec
@@ -17,8 +18,11 @@ from gradlab.spec import Spec
 F = gl.nn.functional
 pytestmark = needs_compiler
 
+HALF = sorted(HALVES, key=str)
 SIZES = [31, 33, 100, 257, 900, 3000, 70001]
-ELEMENTWISE = sorted(name for name, op in ROWS.items() if op.elementwise and thresholds.threshold(op) != thresholds.NEVER)
+ELEMENTWISE = sorted(
+    name for name, op in ROWS.items() if op.elementwise and thresholds.threshold(op) != thresholds.NEVER and name not in ("cast", "clone")
+)
 PARAMETERS = {"lo": -0.5, "hi": 0.75, "n": 7, "divisor": 3.0, "exponent": 3.0, "order": 1}
 
 
@@ -198,6 +202,62 @@ def test_layers(name, count):
 def test_an_index_outside_is_refused_as_by_numpy():
     with pytest.raises(IndexError, match="embedding"):
         F.embedding(gl.tensor([0, 17] * 50), gl.randn(17, 24))
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_rows_of_half_types(name, dtype):
+    """Are those of float32, rounded: the same bits, or the next ones where functions differ in float32's last bits."""
+    op = ROWS[name]
+    params = {p: PARAMETERS.get(p, 0.5) for p in op.params}
+    found = 0
+    for shape, change in [((size,), None) for size in SIZES] + [((40, 90), lambda a: a.T), ((40, 90), lambda a: a[:, ::2])]:
+        with np.errstate(all="ignore"):
+            arrays = [a if a.dtype == BOOL else a.astype(dtype) for a in operands(op, shape, np.float32)]
+        if len(arrays) == 2 and change is None:
+            arrays[1] = np.array(0.6, op.number_dtype(arrays[1].dtype)) if shape == (900,) else arrays[1]
+        arrays = [change(a) if change and a.ndim else a for a in arrays]
+        try:
+            got = eager.run(op, arrays, params)
+        except TypeError:  # rows of integers
+            continue
+        if got is None:
+            continue
+        found += 1
+        given = [np.ascontiguousarray(a if a.dtype == BOOL else a.astype(np.float32)) for a in arrays]
+        want = np.empty(got.shape, np.float32 if got.dtype == dtype else got.dtype)
+        op.quietly(*given, want, **params)
+        if got.dtype != dtype:
+            np.testing.assert_array_equal(got, want)
+            continue
+        with np.errstate(all="ignore"):
+            got, want = got.astype(np.float64), want.astype(dtype).astype(np.float64)
+            least = {"about_mean": 2e-6}.get(name, 1e-7 if is_dear(op.cuda.expression) else None)
+            close = False if least is None else np.abs(got - want) <= np.abs(want) * float(ml_dtypes.finfo(dtype).eps) + least
+        same = (got == want) | (np.isnan(got) & np.isnan(want))
+        assert (same | close).all(), (name, shape)
+        assert same.mean() > 0.99
+    if not found:
+        pytest.skip("no kernel of half types")
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_conversions_of_half_types(dtype):
+    """All numbers of a half type, and those of float32 around the middle between two of them, by kernels and by NumPy."""
+    cast, rng = ROWS["cast"], np.random.default_rng(0)
+    every = np.arange(65536, dtype=np.uint16).view(dtype)
+    edges = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x7FFF, 0x8000, 0x8001, 0xFFFF, 0x3000], np.uint32)
+    floats = ((np.arange(65536, dtype=np.uint32)[:, None] << 16) | edges).ravel().view("f")
+    for x, to in ((every, np.dtype("f")), (floats, dtype), (floats[3:70], dtype), (rng.permutation(floats).reshape(-1, 64).T, dtype)):
+        got = eager.run(cast, (x,), {"dtype": to})
+        with np.errstate(all="ignore"):
+            want, number, nothing = x.astype(to), ~np.isnan(x.astype(np.float64)), np.isnan(got.astype(np.float64))
+        word = np.uint32 if to == np.float32 else np.uint16
+        assert got is not None and got.dtype == to and got.strides == np.empty_like(x, to).strides
+        np.testing.assert_array_equal(got.copy().view(word)[number.copy()], want.copy().view(word)[number.copy()])
+        assert nothing[~number].all()
+    assert eager.run(cast, (every[::2],), {"dtype": np.dtype("f")}) is None
+    assert eager.run(cast, (np.arange(3000.0),), {"dtype": np.dtype("f")}) is None
 
 
 def test_half_types_round_once():

@@ -31,6 +31,7 @@ def input_specs(arrays: list[Any]) -> list[Spec | None]:
     ]
 
 
+CONVERTED = 1 << 9  # elements from which on a kernel is asked to convert
 TURNED = 1 << 12  # elements of an array that does not lie row by row: NumPy's copy goes through memory in great steps
 
 
@@ -47,7 +48,7 @@ class CpuBackend:
             params = {k: v for k, v in params.items() if k != "device"}
         if not row_major and op.pays != NEVER:
             for array in arrays:
-                if isinstance(array, np.ndarray) and array.size >= op.pays:
+                if isinstance(array, np.ndarray) and array.size >= (min(op.pays, CONVERTED) if array.dtype in HALF else op.pays):
                     if (found := self._by_kernel(op, arrays, params)) is not None:
                         return found
                     break
@@ -88,11 +89,20 @@ class CpuBackend:
         return dispatch.by_kernel(op, given, params)
 
     def _run_half(self, op: Op, arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any]) -> Any:
-        wide = [a.astype(FLOAT32) if a is not None and a.dtype in HALF else a for a in arrays]
-        made = [np.empty(s.shape, FLOAT32 if s.dtype in HALF else s.dtype) for s in outs]
-        op.quietly(*wide, *made, **params)
-        cast = [quietly(m.astype, s.dtype) if m.dtype != s.dtype else m for m, s in zip(made, outs, strict=True)]
+        wide = [a if a is None else self._converted(a, FLOAT32) if a.dtype in HALF else np.asarray(a) for a in arrays]
+        kinds = [FLOAT32 if s.dtype in HALF else s.dtype for s in outs]
+        found = None
+        if "dtype" not in params and any(a is not None and a.size >= op.pays for a in wide):
+            found = dispatch.by_kernel(op, wide, params)
+        made = (found,) if isinstance(found, np.ndarray) else found
+        if made is None or [m.dtype for m in made] != kinds:
+            made = [np.empty(s.shape, kind) for s, kind in zip(outs, kinds, strict=True)]
+            op.quietly(*wide, *made, **params)
+        cast = [self._converted(m, s.dtype) if m.dtype != s.dtype else m for m, s in zip(made, outs, strict=True)]
         return cast[0] if len(cast) == 1 else tuple(cast)
+
+    def _converted(self, array: Any, dtype: np.dtype[Any]) -> Any:
+        return dispatch.kernels().converted(array, dtype) if array.size >= CONVERTED else quietly(np.asarray(array).astype, dtype)
 
     def device_of(self, array: Any) -> Device:
         return CPU

@@ -15,7 +15,7 @@ from gradlab.backends.native.place import place_of
 from gradlab.backends.native.template_samples import Recording, samples
 from gradlab.backends.native.thresholds import LEFT, threshold
 from gradlab.call import Call, Value
-from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INT64
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, HALF, INT64
 from gradlab.kernel import Elementwise, is_dear
 from gradlab.op import NEVER, Op
 from gradlab.spec import Spec
@@ -31,7 +31,7 @@ def texts(rows: Collection[Op]) -> list[str]:
     """The texts of all of them."""
     found: dict[str, None] = {}
     for op in rows:
-        if isinstance(op.cuda, Elementwise) and len(op.outputs) == 1 and not op.variadic and op.name not in LEFT | {"clone"}:
+        if isinstance(op.cuda, Elementwise) and len(op.outputs) == 1 and not op.variadic and op.name not in LEFT | {"cast", "clone"}:
             found.update(dict.fromkeys(_loops(op)))
     return [*found, *_templates({op.name: op for op in rows})]
 
@@ -60,7 +60,7 @@ def _loops(op: Op) -> Iterator[str]:
     if any(name not in PARAMETERS for name in names) or reads(op.cuda.expression, "index"):
         return
     count = len(op.inputs)
-    for dtype in (FLOAT32, FLOAT64):
+    for dtype in (FLOAT32, FLOAT64, *HALF):
         dtypes = [BOOL if name in ("condition", "mask") else dtype for name in op.inputs]
         params = {name: PARAMETERS.get(name, 0.5) for name in op.params}
         powers = [n for k in (1, 2, 3, -1, 4) for n in (k, float(k))] if "exponent" in params else []  # their types are in the texts
@@ -71,11 +71,12 @@ def _loops(op: Op) -> Iterator[str]:
             continue
         if out.name not in STORAGE:
             continue
-        few = is_dear(op.cuda.expression) and dtype == FLOAT64
+        few = is_dear(op.cuda.expression) and dtype != FLOAT32
         for inner in itertools.product((1, 0), repeat=count):
             if not any(inner) or (few and not all(inner)):
                 continue
+            own = [d if along or d == BOOL else op.number_dtype(d) for d, along in zip(dtypes, inner)]
             for chosen in kinds:
                 with suppress(Unsupported):
-                    yield elementwise.kernel_text(op, dtypes, out, inner, chosen)[0]
+                    yield elementwise.kernel_text(op, own, out, inner, chosen)[0]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradlab.backends.native import ready
 from gradlab.backends.native.calling import DONE, NO_MEMORY, NO_ROOM, Row, callable_of
-from gradlab.backends.native.general import elementwise, reductions
+from gradlab.backends.native.general import conversions, elementwise, reductions
 from gradlab.backends.native.lowering import LOWER, WORTH, Lowering, TaskSpec, Unsupported
 from gradlab.backends.native.lowerings import families as families, movements
 from gradlab.backends.native.lowerings.loops import cost
@@ -27,6 +27,7 @@ from gradlab.dispatch import remembered
 from gradlab.dtype import HALF
 from gradlab.named_errors import AllocationError
 from gradlab.op import NEVER, Op
+from gradlab.quiet import quietly
 from gradlab.spec import Spec
 from gradlab.strides import dense_order, inverse_order, is_row_major
 
@@ -40,7 +41,9 @@ LINE = 32  # elements of a line beyond which NumPy, which has vectors for them, 
 BY_LINES = frozenset({"sort", "max", "min", "argmax", "argmin"})
 # Rows that are not lowered as in programs.
 LOWERED: dict[str, Callable[[Call, Lowering], Sequence[TaskSpec]]]
-LOWERED = {**dict.fromkeys(reductions.KINDS, reductions.reduce), "var": reductions.var, "clone": movements.clone}
+LOWERED = {
+    **dict.fromkeys(reductions.KINDS, reductions.reduce), "var": reductions.var, "clone": movements.clone, "cast": conversions.cast,
+}  # fmt: skip
 Made = tuple[tuple[int, ...], Any, tuple[int, ...] | None]  # a result's shape in the order of memory, its dtype, and the way back
 
 
@@ -154,6 +157,13 @@ def copied(array: Any) -> Any:
     clone = attached.get("clone")
     found = None if clone is None or clone.pays == NEVER else run(clone, (array,), {})
     return array.copy() if found is None else found
+
+
+def converted(array: Any, dtype: np.dtype[Any]) -> Any:
+    """A NumPy array in another dtype."""
+    cast = attached.get("cast")
+    found = None if cast is None or array.size < cast.pays else run(cast, (array,), {"dtype": dtype})
+    return quietly(array.astype, dtype) if found is None else found
 
 
 def remember(key: Any, op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None) -> Plan | None:
@@ -295,7 +305,7 @@ def lowered(call: Call, ctx: Lowering) -> Sequence[TaskSpec]:
     if op.name in ("matmul", "linear") and call.outputs[0].spec.shape[-1:] == (1,):
         raise Unsupported  # a column: tiles of a matrix would be nearly empty, and BLAS has products of vectors
     lower = LOWERED.get(op.name) or LOWER.get(op.name)
-    if lower is None or any(v.spec.dtype in HALF for v in values):
+    if lower is None or (op.name != "cast" and any(v.spec.dtype in HALF for v in values)):
         raise Unsupported
     return lower(call, ctx)
 

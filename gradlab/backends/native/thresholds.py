@@ -26,6 +26,7 @@ ROWS = {
     **dict.fromkeys(("index", "index_put", "index_backward"), 1),
     **dict.fromkeys(("gather", "gather_backward", "scatter", "scatter_add", "scatter_reduce", "nll", "nll_backward"), 1),
     **dict.fromkeys(("clone",), 1 << 12),
+    **dict.fromkeys(("cast",), 1 << 9),
     **dict.fromkeys(("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), 1),
     **dict.fromkeys(("cross_entropy", "cross_entropy_backward"), 1),
     **dict.fromkeys(("layer_norm", "layer_norm_backward", "rms_norm", "batch_norm", "batch_norm_backward", "mse"), 1),
@@ -47,7 +48,7 @@ ROWS = {
     **dict.fromkeys(("adadelta_update", "adamax_update", "lion_update", "nadam_update", "radam_update"), 1),
 }  # fmt: skip
 # Elementwise rows that NumPy converts as fast, or that have no loop, and those whose NumPy function looks at values and refuses some.
-LEFT = frozenset({"bce", "cast", "complex", "conj", "complex_abs", "complex_sgn", "complex_angle"})
+LEFT = frozenset({"bce", "complex", "conj", "complex_abs", "complex_sgn", "complex_angle"})
 
 
 def threshold(op: Op) -> int:
