@@ -16,8 +16,12 @@ from gradlab import dispatch
 from gradlab.kernel import Elementwise, is_dear
 from gradlab.op import NEVER, Op
 
-# Elementwise rows: additions, comparisons and the like; exponentials and the like; and where NumPy takes several steps.
-CHEAP, DEAR, STEPS = 1 << 15, 1 << 9, 1
+# Elementwise rows: additions, comparisons and the like; those of them for which NumPy has no vectors; exponentials and the like; and where
+# NumPy takes several steps.
+CHEAP, PLAIN, DEAR, STEPS = 1 << 15, 1 << 11, 1 << 9, 1
+WITHOUT_VECTORS = frozenset({
+    "copysign", "floor_divide", "fmod", "hypot", "logical_and", "logical_not", "logical_or", "logical_xor", "nextafter", "remainder", "sign",
+})  # fmt: skip
 # Of other rows: elements of the largest operand; of products and convolutions see `LARGE_PRODUCT` in the fast path.
 ROWS = {
     **dict.fromkeys(("sum", "mean", "amax", "amin", "euclidean", "var"), 1),
@@ -57,7 +61,7 @@ def threshold(op: Op) -> int:
         return NEVER
     if isinstance(op.cuda, Elementwise) and op.name not in ROWS:
         if isinstance(op.cpu, np.ufunc):
-            return DEAR if is_dear(op.cuda.expression) else CHEAP
+            return DEAR if is_dear(op.cuda.expression) else PLAIN if op.name in WITHOUT_VECTORS else CHEAP
         return STEPS
     return ROWS.get(op.name, NEVER)
 
