@@ -20,7 +20,8 @@ from gradlab.op import NEVER, Op
 # NumPy takes several steps.
 CHEAP, PLAIN, DEAR, STEPS = 1 << 15, 1 << 11, 1 << 9, 1
 WITHOUT_VECTORS = frozenset({
-    "copysign", "floor_divide", "fmod", "hypot", "logical_and", "logical_not", "logical_or", "logical_xor", "nextafter", "remainder", "sign",
+    "copysign", "floor_divide", "fmod", "hypot", "logical_and", "logical_not", "logical_or", "logical_xor", "nextafter", "remainder",
+    "sign",
 })  # fmt: skip
 # Of other rows: elements of the largest operand; of products and convolutions see `LARGE_PRODUCT` in the fast path.
 ROWS = {
