@@ -196,9 +196,7 @@ constexpr QuarterTurns quarter_turns_table() {
   return table;
 }
 static constexpr QuarterTurns quarter_turns = quarter_turns_table();
-
-struct WideAngle { double r; unsigned quadrant; };  // x = quadrant pi/2 + r, |r| <= pi/4
-struct Angle { float r; unsigned quadrant; };
+struct WideAngle { double r; unsigned quadrant; }; struct Angle { float r; unsigned quadrant; };  // x = quadrant pi/2 + r, |r| <= pi/4
 GRADLAB_FUNCTION WideAngle wide_angle(float x) {
   int e = int(bits_of(x) >> 23 & 255u) - 150;
   e = e < 0 ? 0 : (e > 104 ? 104 : e);
@@ -218,26 +216,6 @@ GRADLAB_FUNCTION float sine(Angle a) {
 }
 GRADLAB_FUNCTION float sin(float x) { return sine(angle(x)); }
 GRADLAB_FUNCTION float cos(float x) { const Angle a = angle(x); return sine({a.r, a.quadrant + 1u}); }
-
-// The same polynomials in double: their quotient, or in odd quadrants the negative inverse of it.
-GRADLAB_FUNCTION float tan(float x) {
-  const WideAngle a = wide_angle(x);
-  const double t = a.r * a.r;
-  const double s = ((-1.951840823e-04 * t + 8.332190104e-03) * t - 1.666665524e-01) * (t * a.r) + a.r;
-  const double c = ((2.443066842e-05 * t - 1.388730132e-03) * t + 4.166664556e-02) * (t * t) + (1.0 - 0.5 * t);
-  const bool odd = a.quadrant & 1u;
-  const float y = float((odd ? -c : s) / (odd ? s : c));
-  return __builtin_fabsf(x) < 1e-4f ? x : y;  // the sign of a zero, and what is smaller than normal
-}
-
-// Half of exp(x), which does not overflow before sinh and cosh do.
-GRADLAB_FUNCTION float half_exp(float x) { const auto e = exponential(between(x, -104.0f, 90.0f)); return scale(1.0f + e.minus_one, e.n - 1); }
-GRADLAB_FUNCTION float cosh(float x) { const float h = half_exp(__builtin_fabsf(x)); return h + 0.25f / h; }
-GRADLAB_FUNCTION float sinh(float x) {
-  const float a = __builtin_fabsf(x), h = half_exp(a), s = x * x;  // below 1 by the series
-  const float p = fused(fused(fused(fused(2.505210839e-8f, s, 2.755731922e-6f), s, 1.984126984e-4f), s, 8.333333333e-3f), s, 1.666666667e-1f);
-  return __builtin_copysignf(a < 1.0f ? fused(a * s, p, a) : h - 0.25f / h, x);
-}
 
 // Squares of floats fit a double, so no scaling is needed.
 GRADLAB_FUNCTION float hypot(float x, float y) {
@@ -266,8 +244,8 @@ GRADLAB_FUNCTION float hypot(float x, float y) {
 
 GRADLAB_VECTORISED(exp) GRADLAB_VECTORISED(exp2) GRADLAB_VECTORISED(expm1) GRADLAB_VECTORISED(log) GRADLAB_VECTORISED(log2)
 GRADLAB_VECTORISED(log10) GRADLAB_VECTORISED(log1p) GRADLAB_VECTORISED(tanh) GRADLAB_VECTORISED(erf) GRADLAB_VECTORISED(erfc)
-GRADLAB_VECTORISED(sin) GRADLAB_VECTORISED(cos) GRADLAB_VECTORISED(tan) GRADLAB_VECTORISED(sinh) GRADLAB_VECTORISED(cosh)
-GRADLAB_UNARY(sqrt) GRADLAB_UNARY(asin) GRADLAB_UNARY(acos) GRADLAB_UNARY(atan)
+GRADLAB_VECTORISED(sin) GRADLAB_VECTORISED(cos)
+GRADLAB_UNARY(sqrt) GRADLAB_UNARY(sinh) GRADLAB_UNARY(cosh) GRADLAB_UNARY(tan) GRADLAB_UNARY(asin) GRADLAB_UNARY(acos) GRADLAB_UNARY(atan)
 GRADLAB_UNARY(asinh) GRADLAB_UNARY(acosh) GRADLAB_UNARY(atanh) GRADLAB_UNARY(floor) GRADLAB_UNARY(ceil) GRADLAB_UNARY(trunc)
 GRADLAB_BINARY(atan2) GRADLAB_BINARY(pow) GRADLAB_BINARY(fmod) GRADLAB_BINARY(copysign)
 

@@ -55,6 +55,33 @@ GRADLAB_FUNCTION double gelu_slope(double x) {
   return 0.5 * erfc(x * -0.7071067811865476) + b * exp(b * b * -0.5) * 0.3989422804014327;
 }
 
+// The polynomials of the sine and the cosine in double: their quotient, or in odd quadrants the negative inverse of it.
+GRADLAB_FUNCTION float tangent(float x) {
+  const auto a = polynomial::wide_angle(x);
+  const double t = a.r * a.r;
+  const double s = ((-1.951840823e-04 * t + 8.332190104e-03) * t - 1.666665524e-01) * (t * a.r) + a.r;
+  const double c = ((2.443066842e-05 * t - 1.388730132e-03) * t + 4.166664556e-02) * (t * t) + (1.0 - 0.5 * t);
+  const bool odd = a.quadrant & 1u;
+  const float y = float((odd ? -c : s) / (odd ? s : c));
+  return __builtin_fabsf(x) < 1e-4f ? x : y;  // the sign of a zero, and what is smaller than normal
+}
+template <typename T> GRADLAB_FUNCTION T tangent(T x) { return tan(x); }
+
+// By half of exp|x|, which does not overflow before they do; the sine below 1 by its series.
+GRADLAB_FUNCTION float half_exp(float x) {
+  const auto e = polynomial::exponential(polynomial::between(__builtin_fabsf(x), 0.0f, 90.0f));
+  return polynomial::scale(1.0f + e.minus_one, e.n - 1);
+}
+GRADLAB_FUNCTION float hyperbolic_cosine(float x) { const float h = half_exp(x); return h + 0.25f / h; }
+template <typename T> GRADLAB_FUNCTION T hyperbolic_cosine(T x) { return cosh(x); }
+GRADLAB_FUNCTION float hyperbolic_sine(float x) {
+  using polynomial::fused;
+  const float a = __builtin_fabsf(x), h = half_exp(x), s = x * x;
+  const float p = fused(fused(fused(fused(2.505210839e-8f, s, 2.755731922e-6f), s, 1.984126984e-4f), s, 8.333333333e-3f), s, 1.666666667e-1f);
+  return __builtin_copysignf(a < 1.0f ? fused(a * s, p, a) : h - 0.25f / h, x);
+}
+template <typename T> GRADLAB_FUNCTION T hyperbolic_sine(T x) { return sinh(x); }
+
 // Sine and cosine of |x| < NEAR.
 constexpr float NEAR = 16777216.0f;
 GRADLAB_FUNCTION float near_sin(float x) { return polynomial::sine(polynomial::near_angle(x)); }

@@ -89,7 +89,10 @@ def copying(dtype: np.dtype[Any]) -> Function:
 # Powers as the row's NumPy function has them, which is quicker and closer.
 POWERS: dict[Any, str] = {1: "x", 2: "x * x", 3: "x * x * x", -1: "T(1) / x"}
 # Of scalar_forms.h: quicker ones; and those of blocks of float32 in which no number is large, of the same bits.
-FORMS = {"gelu": "gelu(x)", "gelu_backward": "dy * gelu_slope(x)"}
+FORMS = {
+    "gelu": "gelu(x)", "gelu_backward": "dy * gelu_slope(x)",
+    "tan": "tangent(x)", "sinh": "hyperbolic_sine(x)", "cosh": "hyperbolic_cosine(x)",
+}  # fmt: skip
 NEAR = {"sin": "near_sin(x)", "cos": "near_cos(x)"}
 
 
