@@ -44,3 +44,13 @@ def test_the_count_comes_back_after_an_error(monkeypatch):
     with pytest.raises(ValueError, match="shapes"):
         openblas.product_by_one_thread(np.ones((3, 4)), np.ones((5, 6)))
     assert counts == [1, 2]
+
+
+@pytest.mark.parametrize("setter", [gl.set_num_threads, gl.set_num_interop_threads])
+@pytest.mark.parametrize("count", [1 << 31, 1 << 63, 1 << 65])
+def test_no_more_threads_than_an_int_holds(setter, count):
+    """They were cut to 64 bits, which left a count of 0 or less behind."""
+    before = gl.get_num_threads()
+    with pytest.raises(ValueError, match=rf"{setter.__name__}: at most 2147483647.*not {count}"):
+        setter(count)
+    assert gl.get_num_threads() == before

@@ -15,6 +15,7 @@ from gradlab.backends.openblas import thread_count
 __all__ = ["get_num_threads", "set_blas_threads", "set_num_threads", "threads"]
 
 NUMBER = "GRADLAB_NUM_THREADS"
+MOST = (1 << 31) - 1
 COUNT = ctypes.c_int64(1)  # what `threads` has given: machine code reads it here
 
 
@@ -38,7 +39,7 @@ def set_num_threads(num_threads: int) -> None:
     """Use at most that many threads on the CPU from now on: in kernels, in NumPy's matrix products (where NumPy has OpenBLAS; beside
     kernels in long ones alone, see `dispatch.product`), and in programs of `gl.compile` that are compiled later.
 
-    TypeError for what is no integer, RuntimeError for less than 1.
+    TypeError for what is no integer, RuntimeError for less than 1, ValueError for more than an int of C's holds.
 
     >>> import gradlab as gl
     >>> before = gl.get_num_threads()
@@ -55,6 +56,8 @@ def set_num_threads(num_threads: int) -> None:
         raise TypeError(f"set_num_threads: {error}") from None
     if count < 1:
         raise RuntimeError(f"set_num_threads: at least 1 thread, not {count}")
+    if count > MOST:
+        raise ValueError(f"set_num_threads: at most {MOST} threads, not {count}")
     set_blas_threads(count)
     os.environ[NUMBER] = str(count)
     threads.cache_clear()

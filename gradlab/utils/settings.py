@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradlab import advice
 from gradlab.autograd.mode import current
 from gradlab.backends.determinism import STATE, use_deterministic_algorithms
+from gradlab.backends.threads import MOST
 
 _MODES = ("default", "warn", "error")
 
@@ -28,11 +29,13 @@ def get_num_interop_threads() -> int:
 
 
 def set_num_interop_threads(num: int) -> None:
-    """Changes nothing; see `get_num_interop_threads`. RuntimeError for less than 1."""
+    """Changes nothing; see `get_num_interop_threads`. RuntimeError for less than 1, ValueError for more than an int of C's holds."""
     if isinstance(num, bool) or not isinstance(num, int):
         raise TypeError(f"set_num_interop_threads: an integer, not {type(num).__name__}")
     if num < 1:
         raise RuntimeError(f"set_num_interop_threads: at least 1, not {num}")
+    if num > MOST:
+        raise ValueError(f"set_num_interop_threads: at most {MOST}, not {num}")
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
