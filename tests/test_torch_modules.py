@@ -83,4 +83,5 @@ def test_the_table_is_that_of_the_installed_pytorch():
     fresh = subprocess.run([sys.executable, torch_modules.__file__, "-"], capture_output=True, text=True, check=True).stdout
     written = torch_modules.TABLE.read_text(encoding="utf-8")
     changed = sorted({*fresh.splitlines()} ^ {*written.splitlines()})
+    changed = [c for c in changed if c.split()[0] != "torch.utils.tensorboard"]  # it has names where tensorboard is installed
     assert not changed, f"gradlab/pytorch/modules.txt is out of date; run `python tests/torch_modules.py`: {[c[:80] for c in changed[:5]]}"
