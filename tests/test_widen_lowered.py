@@ -185,6 +185,15 @@ def test_users_operations_get_what_they_would_eagerly():
     assert was and found.dtype == LOW and found.float().allclose(function(x).float(), rtol=0.02, atol=0.02)
 
 
+def test_neighbours_are_those_of_bfloat16():
+    def function(x):
+        with gl.autocast("cpu"):
+            return gl.nextafter(gl.ones(8, dtype=LOW), (x @ x).relu() + 2), (x @ x).view(gl.int16)
+
+    was, found = lowered(function, gl.eye(8))
+    assert was and found[0].tolist() == [[1.0078125] * 8] * 8 and found[1].tolist() == (gl.eye(8) * 0x3F80).tolist()
+
+
 def test_dropout_draws_the_same():
     w = gl.eye(16)
 
